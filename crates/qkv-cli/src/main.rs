@@ -1,0 +1,2 @@
+//! The command `qkv`.
+fn main() {}
