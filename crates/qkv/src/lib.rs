@@ -1,1 +1,22 @@
-//! Exact attention.
+//! Exact attention: one definition, every step visible.
+//!
+//! ```text
+//! Attention(Q, K, V) = softmax(scale·Q·Kᵀ + mask)·V
+//! ```
+//!
+//! [`Attention`] says what to compute, [`Inputs`] on what, [`definition`] is the mathematics in
+//! plain `f64` loops.
+
+pub mod attention;
+pub mod definition;
+pub mod error;
+pub mod mask;
+pub mod position;
+pub mod steps;
+pub mod view;
+
+pub use attention::{Alibi, Attention, Bias, Dropout, Inputs, Scale, Sinks};
+pub use error::{Error, Result};
+pub use mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
+pub use steps::{StepName, Steps, steps};
+pub use view::{AnyView, DType, Element, Tensor, View};

@@ -1,0 +1,186 @@
+//! What can be wrong with a call, with the data to say so.
+
+use std::fmt;
+
+/// Result of everything in this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A shape, shown as `[2, 3, 4, 5]`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Shape(pub Box<[usize]>);
+
+impl From<&[usize]> for Shape {
+    fn from(shape: &[usize]) -> Self {
+        Shape(shape.into())
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Shape {
+    fn from(shape: [usize; N]) -> Self {
+        Shape(shape.into())
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why a call was refused. Every message names the argument, the shapes and what to change.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The shape asks for another number of elements than the data holds.
+    #[error(
+        "{argument}: shape {shape} needs {needed} elements, but the data holds {found}; \
+         give the shape that the data has"
+    )]
+    Count {
+        /// Which argument.
+        argument: &'static str,
+        /// The shape asked for.
+        shape: Shape,
+        /// Elements that the shape needs, or `"more than memory can address"`.
+        needed: String,
+        /// Elements in the data.
+        found: usize,
+    },
+    /// A strided view reaches outside its data.
+    #[error(
+        "{argument}: a view of shape {shape} with strides {strides:?} from element {offset} \
+         reaches element {reach}, but the data holds {found} elements"
+    )]
+    OutOfBounds {
+        /// Which argument.
+        argument: &'static str,
+        /// The view's shape.
+        shape: Shape,
+        /// The view's strides, in elements.
+        strides: Vec<isize>,
+        /// Where the view starts, in elements.
+        offset: usize,
+        /// The first element out of bounds that the view would touch.
+        reach: i128,
+        /// Elements in the data.
+        found: usize,
+    },
+    /// An argument has a number of axes that it may not have.
+    #[error("{argument}: shape {shape} has {} axes; {expected}", shape.0.len())]
+    Rank {
+        /// Which argument.
+        argument: &'static str,
+        /// Its shape.
+        shape: Shape,
+        /// What is expected, as a sentence part.
+        expected: &'static str,
+    },
+    /// Two arguments disagree about an axis.
+    #[error(
+        "{left} has {axis} {left_size} (shape {left_shape}), but {right} has {right_size} \
+         (shape {right_shape}); {remedy}"
+    )]
+    Mismatch {
+        /// The axis in words, for example `head_dim`.
+        axis: &'static str,
+        /// The one argument.
+        left: &'static str,
+        /// Its size on the axis.
+        left_size: usize,
+        /// Its shape.
+        left_shape: Shape,
+        /// The other argument.
+        right: &'static str,
+        /// Its size on the axis.
+        right_size: usize,
+        /// Its shape.
+        right_shape: Shape,
+        /// What to change.
+        remedy: &'static str,
+    },
+    /// Query heads cannot be shared out evenly over key and value heads.
+    #[error(
+        "{heads} query heads cannot be shared out over {kv_heads} key and value heads \
+         (q has shape {q}, k has shape {k}); the first must be a multiple of the second"
+    )]
+    Groups {
+        /// Query heads.
+        heads: usize,
+        /// Key and value heads.
+        kv_heads: usize,
+        /// Shape of q.
+        q: Shape,
+        /// Shape of k.
+        k: Shape,
+    },
+    /// A mask or bias does not fit the scores.
+    #[error(
+        "{argument}: shape {shape} does not fit the scores, [batch, heads, queries, keys] = \
+         {scores}; axes align to the right and each must be equal or 1{hint}"
+    )]
+    Broadcast {
+        /// Which argument.
+        argument: &'static str,
+        /// Its shape.
+        shape: Shape,
+        /// Shape of the scores.
+        scores: Shape,
+        /// The probable cause, empty or starting with `; `.
+        hint: String,
+    },
+    /// A list has another length than the axis it belongs to.
+    #[error("{argument}: {found} values given, but {expected} needed: {meaning}")]
+    ListLength {
+        /// Which argument.
+        argument: &'static str,
+        /// Values given.
+        found: usize,
+        /// Values needed.
+        expected: usize,
+        /// What one value stands for.
+        meaning: &'static str,
+    },
+    /// An option has a value that means nothing.
+    #[error("{option}: {value} is not possible; {remedy}")]
+    Option {
+        /// The option's name.
+        option: &'static str,
+        /// The value given.
+        value: String,
+        /// What to change.
+        remedy: &'static str,
+    },
+    /// `causal` without an alignment, but the numbers of queries and keys differ.
+    #[error(
+        "causal: {queries} queries against {keys} keys{place} have two causal masks; name one: \
+         top-left (query i sees keys 0 to i), bottom-right (the last query sees the last key; \
+         right when earlier keys are cached), or an offset N (query i sees keys 0 to i + N)"
+    )]
+    CausalAlignment {
+        /// Number of queries.
+        queries: usize,
+        /// Number of keys.
+        keys: usize,
+        /// Where, for example ` in document 2`; empty for the whole call.
+        place: String,
+    },
+    /// Rows without a key where the caller asked for an error.
+    #[error(
+        "{} of {rows} rows keep no key, the first is [batch, head, query] = {first:?}; \
+         loosen the mask or allow empty rows (they give a zero row)", empty.len()
+    )]
+    EmptyRows {
+        /// Rows in all.
+        rows: usize,
+        /// The first of the empty ones.
+        first: [usize; 3],
+        /// All empty rows as `[batch, head, query]`.
+        empty: Vec<[usize; 3]>,
+    },
+}

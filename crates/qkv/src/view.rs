@@ -1,0 +1,390 @@
+//! Strided views of somebody's numbers, and the dtypes they may have.
+
+use crate::error::{Error, Result, Shape};
+use half::{bf16, f16};
+
+/// The number formats that attention reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DType {
+    /// IEEE half precision: 11 significant bits, largest 65504.
+    F16,
+    /// bfloat16: 8 significant bits, the range of `f32`.
+    Bf16,
+    /// IEEE single precision: 24 significant bits.
+    F32,
+    /// IEEE double precision: 53 significant bits.
+    F64,
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A number that attention reads and writes: `f16`, `bf16`, `f32` or `f64`.
+pub trait Element: Copy + Send + Sync + 'static + sealed::Sealed {
+    /// Which one.
+    const DTYPE: DType;
+    /// The same value in `f64`; exact.
+    fn to_f64(self) -> f64;
+    /// The nearest value of this type, ties to even.
+    fn from_f64(value: f64) -> Self;
+}
+
+macro_rules! element {
+    ($t:ty, $dtype:ident, $to:expr, $from:expr) => {
+        impl sealed::Sealed for $t {}
+        impl Element for $t {
+            const DTYPE: DType = DType::$dtype;
+            fn to_f64(self) -> f64 {
+                $to(self)
+            }
+            fn from_f64(value: f64) -> Self {
+                $from(value)
+            }
+        }
+    };
+}
+element!(f16, F16, f16::to_f64, f16::from_f64);
+element!(bf16, Bf16, bf16::to_f64, bf16::from_f64);
+element!(f32, F32, f64::from, |v| v as f32);
+element!(f64, F64, |v| v, |v| v);
+
+/// A read-only view of four axes, `[batch, heads, length, head_dim]`, into data that may be
+/// strided: transposed, sliced, reversed (negative strides) or repeated (stride 0).
+///
+/// The constructors check that every element the view can name lies inside the data.
+///
+/// ```
+/// use qkv::View;
+/// // [length, heads, head_dim] in memory, seen as [1, heads, length, head_dim] without a copy
+/// let data = [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+/// let blhd = View::new(&data, &[1, 2, 2, 2])?;
+/// let bhld = blhd.swap_axes(1, 2);
+/// assert_eq!(bhld.get([0, 0, 1, 0]), 5.0);
+/// # Ok::<(), qkv::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a, T> {
+    data: &'a [T],
+    offset: usize,
+    shape: [usize; 4],
+    strides: [isize; 4],
+}
+
+impl<'a, T: Copy> View<'a, T> {
+    /// A row-major view of all of `data`. Shapes of fewer than four axes get leading ones, so
+    /// `[length, head_dim]` is `[1, 1, length, head_dim]`.
+    ///
+    /// # Errors
+    /// [`Error::Rank`] for more than four axes, [`Error::Count`] if the data has another number
+    /// of elements.
+    pub fn new(data: &'a [T], shape: &[usize]) -> Result<Self> {
+        if shape.len() > 4 {
+            return Err(Error::Rank {
+                argument: "view",
+                shape: shape.into(),
+                expected: "at most 4 are possible, [batch, heads, length, head_dim]",
+            });
+        }
+        let needed = element_count(shape);
+        if needed != Some(data.len()) {
+            return Err(Error::Count {
+                argument: "view",
+                shape: shape.into(),
+                needed: needed.map_or("more than memory can address".into(), |n| n.to_string()),
+                found: data.len(),
+            });
+        }
+        let mut full = [1; 4];
+        full[4 - shape.len()..].copy_from_slice(shape);
+        let mut strides = [0; 4];
+        let mut stride: isize = 1;
+        for axis in (0..4).rev() {
+            strides[axis] = stride;
+            // Cannot overflow where it is used: the product of non-empty axes is data.len().
+            stride = stride.saturating_mul(full[axis] as isize);
+        }
+        Ok(View {
+            data,
+            offset: 0,
+            shape: full,
+            strides,
+        })
+    }
+
+    /// A view with strides of its own, in elements; `offset` is where element `[0, 0, 0, 0]` is.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if the view can name an element outside `data`.
+    pub fn strided(
+        data: &'a [T],
+        offset: usize,
+        shape: [usize; 4],
+        strides: [isize; 4],
+    ) -> Result<Self> {
+        if !shape.contains(&0) {
+            let (mut low, mut high) = (offset as i128, offset as i128);
+            for axis in 0..4 {
+                let reach = (shape[axis] as i128 - 1).saturating_mul(strides[axis] as i128);
+                if reach < 0 {
+                    low = low.saturating_add(reach);
+                } else {
+                    high = high.saturating_add(reach);
+                }
+            }
+            if low < 0 || high >= data.len() as i128 {
+                return Err(Error::OutOfBounds {
+                    argument: "view",
+                    shape: shape.into(),
+                    strides: strides.to_vec(),
+                    offset,
+                    reach: if low < 0 { low } else { high },
+                    found: data.len(),
+                });
+            }
+        }
+        Ok(View {
+            data,
+            offset,
+            shape,
+            strides,
+        })
+    }
+
+    /// Sizes of the four axes.
+    pub fn shape(&self) -> [usize; 4] {
+        self.shape
+    }
+
+    /// Distance in elements between neighbours along each axis.
+    pub fn strides(&self) -> [isize; 4] {
+        self.strides
+    }
+
+    /// The element at `[batch, head, position, column]`.
+    ///
+    /// # Panics
+    /// If an index is outside the shape, as indexing a slice does.
+    pub fn get(&self, index: [usize; 4]) -> T {
+        let mut at = self.offset as isize;
+        for axis in 0..4 {
+            assert!(
+                index[axis] < self.shape[axis],
+                "index {index:?} is outside shape {:?}",
+                self.shape
+            );
+            at += index[axis] as isize * self.strides[axis];
+        }
+        self.data[at as usize]
+    }
+
+    /// The same elements with two axes exchanged: `swap_axes(1, 2)` sees `[batch, length, heads,
+    /// head_dim]` (BLHD) as `[batch, heads, length, head_dim]` (BHLD).
+    ///
+    /// # Panics
+    /// If an axis is not below 4.
+    #[must_use]
+    pub fn swap_axes(mut self, a: usize, b: usize) -> Self {
+        self.shape.swap(a, b);
+        self.strides.swap(a, b);
+        self
+    }
+
+    /// The same elements in an axis of length 1 repeated to fit `shape`; `None` if an axis is
+    /// neither 1 nor equal.
+    #[must_use]
+    pub fn broadcast(mut self, shape: [usize; 4]) -> Option<Self> {
+        for axis in 0..4 {
+            if self.shape[axis] != shape[axis] {
+                if self.shape[axis] != 1 {
+                    return None;
+                }
+                self.shape[axis] = shape[axis];
+                self.strides[axis] = 0;
+            }
+        }
+        Some(self)
+    }
+}
+
+/// A view of numbers of any dtype, for arguments that may differ in dtype from q, k and v.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum AnyView<'a> {
+    /// Half precision.
+    F16(View<'a, f16>),
+    /// bfloat16.
+    Bf16(View<'a, bf16>),
+    /// Single precision.
+    F32(View<'a, f32>),
+    /// Double precision.
+    F64(View<'a, f64>),
+}
+
+macro_rules! each {
+    ($any:expr, $view:ident => $body:expr) => {
+        match $any {
+            AnyView::F16($view) => $body,
+            AnyView::Bf16($view) => $body,
+            AnyView::F32($view) => $body,
+            AnyView::F64($view) => $body,
+        }
+    };
+}
+
+impl<'a> AnyView<'a> {
+    /// Sizes of the four axes.
+    pub fn shape(&self) -> [usize; 4] {
+        each!(self, view => view.shape())
+    }
+
+    /// The element at an index, exactly, in `f64`.
+    ///
+    /// # Panics
+    /// If an index is outside the shape.
+    pub fn get(&self, index: [usize; 4]) -> f64 {
+        each!(self, view => view.get(index).to_f64())
+    }
+
+    /// As [`View::broadcast`].
+    #[must_use]
+    pub fn broadcast(self, shape: [usize; 4]) -> Option<Self> {
+        Some(match self {
+            AnyView::F16(view) => AnyView::F16(view.broadcast(shape)?),
+            AnyView::Bf16(view) => AnyView::Bf16(view.broadcast(shape)?),
+            AnyView::F32(view) => AnyView::F32(view.broadcast(shape)?),
+            AnyView::F64(view) => AnyView::F64(view.broadcast(shape)?),
+        })
+    }
+}
+
+macro_rules! any_view_from {
+    ($($t:ty => $variant:ident),*) => {$(
+        impl<'a> From<View<'a, $t>> for AnyView<'a> {
+            fn from(view: View<'a, $t>) -> Self {
+                AnyView::$variant(view)
+            }
+        }
+    )*};
+}
+any_view_from!(f16 => F16, bf16 => Bf16, f32 => F32, f64 => F64);
+
+/// An owned row-major array of any number of axes: what functions return.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor<T> {
+    shape: Vec<usize>,
+    data: Vec<T>,
+}
+
+impl<T: Copy> Tensor<T> {
+    /// Takes row-major data of the given shape.
+    ///
+    /// # Errors
+    /// [`Error::Count`] if the data has another number of elements.
+    pub fn new(shape: &[usize], data: Vec<T>) -> Result<Self> {
+        let needed = element_count(shape);
+        if needed != Some(data.len()) {
+            return Err(Error::Count {
+                argument: "tensor",
+                shape: Shape::from(shape),
+                needed: needed.map_or("more than memory can address".into(), |n| n.to_string()),
+                found: data.len(),
+            });
+        }
+        Ok(Tensor {
+            shape: shape.to_vec(),
+            data,
+        })
+    }
+
+    /// `value` everywhere. The shape is one that inputs already have, so it is not checked.
+    pub(crate) fn filled(shape: &[usize], value: T) -> Self {
+        Tensor {
+            shape: shape.to_vec(),
+            data: vec![value; shape.iter().product()],
+        }
+    }
+
+    /// Sizes of the axes.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The elements, row-major.
+    pub fn data(&self) -> &[T] {
+        &self.data
+    }
+
+    /// The elements, row-major, without a copy.
+    pub fn into_data(self) -> Vec<T> {
+        self.data
+    }
+
+    fn position(&self, index: &[usize]) -> usize {
+        assert!(
+            index.len() == self.shape.len() && index.iter().zip(&self.shape).all(|(i, n)| i < n),
+            "index {index:?} is outside shape {:?}",
+            self.shape
+        );
+        index
+            .iter()
+            .zip(&self.shape)
+            .fold(0, |at, (i, n)| at * n + i)
+    }
+
+    /// The element at an index.
+    ///
+    /// # Panics
+    /// If the index is outside the shape.
+    pub fn at(&self, index: &[usize]) -> T {
+        self.data[self.position(index)]
+    }
+
+    /// The element at an index, to be changed.
+    ///
+    /// # Panics
+    /// If the index is outside the shape.
+    pub fn at_mut(&mut self, index: &[usize]) -> &mut T {
+        let position = self.position(index);
+        &mut self.data[position]
+    }
+
+    /// The last axis at the given leading indices, for example row i of a matrix.
+    ///
+    /// # Panics
+    /// If an index is outside the shape, or not exactly one axis is left.
+    pub fn row(&self, index: &[usize]) -> &[T] {
+        let width = self.shape.last().copied().unwrap_or(1);
+        assert!(
+            index.len() + 1 == self.shape.len()
+                && index.iter().zip(&self.shape).all(|(i, n)| i < n),
+            "row {index:?} is outside shape {:?}",
+            self.shape
+        );
+        let start = index
+            .iter()
+            .zip(&self.shape)
+            .fold(0, |at, (i, n)| at * n + i)
+            * width;
+        &self.data[start..start + width]
+    }
+
+    /// A view of four axes, with leading ones where there are fewer.
+    ///
+    /// # Errors
+    /// [`Error::Rank`] for more than four axes.
+    pub fn view(&self) -> Result<View<'_, T>> {
+        View::new(&self.data, &self.shape)
+    }
+}
+
+/// Product of the sizes, `None` where it does not fit.
+fn element_count(shape: &[usize]) -> Option<usize> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape
+        .iter()
+        .try_fold(1usize, |product, &size| product.checked_mul(size))
+        .filter(|&count| isize::try_from(count).is_ok())
+}
