@@ -289,10 +289,20 @@ impl Attention<'_> {
         self.check_values()?;
         let scores = inputs.scores_shape();
         for mask in &self.masks {
-            fits(mask.name(), mask.view().broadcast(scores).is_some(), mask.view().shape(), inputs)?;
+            fits(
+                mask.name(),
+                mask.view().broadcast(scores).is_some(),
+                mask.view().shape(),
+                inputs,
+            )?;
         }
         if let Some(Bias(bias)) = self.bias {
-            fits("bias", bias.broadcast(scores).is_some(), bias.shape(), inputs)?;
+            fits(
+                "bias",
+                bias.broadcast(scores).is_some(),
+                bias.shape(),
+                inputs,
+            )?;
         }
         if let Some(alibi) = &self.alibi {
             per_head("alibi", alibi.slopes.len(), inputs.heads())?;
@@ -304,7 +314,12 @@ impl Attention<'_> {
             check_lengths(lengths, inputs.batch(), inputs.keys())?;
         }
         if let Some(documents) = &self.documents {
-            covers("documents", documents.queries(), inputs.queries(), "queries")?;
+            covers(
+                "documents",
+                documents.queries(),
+                inputs.queries(),
+                "queries",
+            )?;
             covers("documents", documents.keys(), inputs.keys(), "keys")?;
         }
         self.check_square(inputs)
@@ -325,7 +340,12 @@ impl Attention<'_> {
         }
         if let Some(dropout) = self.dropout {
             let remedy = "give a share from 0 up to, not including, 1";
-            possible("dropout", dropout.p, (0.0..1.0).contains(&dropout.p), remedy)?;
+            possible(
+                "dropout",
+                dropout.p,
+                (0.0..1.0).contains(&dropout.p),
+                remedy,
+            )?;
         }
         Ok(())
     }

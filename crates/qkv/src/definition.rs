@@ -195,7 +195,13 @@ fn row<T: Element>(
         })
         .collect();
     let masked: Vec<f64> = (0..keys)
-        .map(|j| if kept[j] { biased[j] } else { f64::NEG_INFINITY })
+        .map(|j| {
+            if kept[j] {
+                biased[j]
+            } else {
+                f64::NEG_INFINITY
+            }
+        })
         .collect();
 
     if !kept.contains(&true) {
@@ -219,7 +225,13 @@ fn row<T: Element>(
 
     let max = masked.iter().copied().fold(f64::NEG_INFINITY, larger);
     let exp: Vec<f64> = (0..keys)
-        .map(|j| if kept[j] { (masked[j] - max).exp() } else { 0.0 })
+        .map(|j| {
+            if kept[j] {
+                (masked[j] - max).exp()
+            } else {
+                0.0
+            }
+        })
         .collect();
     let keys_sum: f64 = exp.iter().sum();
     let sum = match &attention.sinks {
@@ -255,12 +267,20 @@ fn row<T: Element>(
 
 /// Key j of a query head, column c; cached keys come first.
 fn key<T: Element>(inputs: &Inputs<'_, T>, b: usize, head: usize, j: usize, c: usize) -> f64 {
-    cached_or_new(inputs.past().map(|(k, _)| k), inputs.k(), [b, inputs.kv_head(head), j, c])
+    cached_or_new(
+        inputs.past().map(|(k, _)| k),
+        inputs.k(),
+        [b, inputs.kv_head(head), j, c],
+    )
 }
 
 /// Value j of a query head, column c; cached values come first.
 fn value<T: Element>(inputs: &Inputs<'_, T>, b: usize, head: usize, j: usize, c: usize) -> f64 {
-    cached_or_new(inputs.past().map(|(_, v)| v), inputs.v(), [b, inputs.kv_head(head), j, c])
+    cached_or_new(
+        inputs.past().map(|(_, v)| v),
+        inputs.v(),
+        [b, inputs.kv_head(head), j, c],
+    )
 }
 
 fn cached_or_new<T: Element>(

@@ -10,6 +10,7 @@
 pub mod attention;
 pub mod definition;
 pub mod error;
+pub mod layer;
 pub mod mask;
 pub mod position;
 pub mod steps;
@@ -17,6 +18,7 @@ pub mod view;
 
 pub use attention::{Alibi, Attention, Bias, Dropout, Inputs, Scale, Sinks};
 pub use error::{Error, Result};
+pub use layer::{Block, Layer, Linear, Place, RmsNorm};
 pub use mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
 pub use steps::{StepName, Steps, steps};
 pub use view::{AnyView, DType, Element, Tensor, View};

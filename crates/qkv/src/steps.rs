@@ -119,9 +119,18 @@ impl Steps {
 pub fn steps<T: Element>(attention: &Attention<'_>, inputs: &Inputs<'_, T>) -> Result<Steps> {
     attention.check(inputs)?;
     let mut steps = Steps::default();
-    steps.push(StepName::Q, collect(inputs.q().shape(), |at| inputs.q().get(at)));
-    steps.push(StepName::K, with_past(inputs.past().map(|(k, _)| k), inputs.k()));
-    steps.push(StepName::V, with_past(inputs.past().map(|(_, v)| v), inputs.v()));
+    steps.push(
+        StepName::Q,
+        collect(inputs.q().shape(), |at| inputs.q().get(at)),
+    );
+    steps.push(
+        StepName::K,
+        with_past(inputs.past().map(|(k, _)| k), inputs.k()),
+    );
+    steps.push(
+        StepName::V,
+        with_past(inputs.past().map(|(_, v)| v), inputs.v()),
+    );
     push_rows(&mut steps, attention, inputs)?;
     Ok(steps)
 }
@@ -133,10 +142,13 @@ pub(crate) fn with_past<T: Element>(
 ) -> Tensor<f64> {
     let past_len = past.map_or(0, |past| past.shape()[2]);
     let [batch, heads, len, width] = new.shape();
-    collect([batch, heads, past_len + len, width], |[b, h, j, c]| match past {
-        Some(past) if j < past_len => past.get([b, h, j, c]),
-        _ => new.get([b, h, j - past_len, c]),
-    })
+    collect(
+        [batch, heads, past_len + len, width],
+        |[b, h, j, c]| match past {
+            Some(past) if j < past_len => past.get([b, h, j, c]),
+            _ => new.get([b, h, j - past_len, c]),
+        },
+    )
 }
 
 fn collect<T: Element>(shape: [usize; 4], get: impl Fn([usize; 4]) -> T) -> Tensor<f64> {
@@ -171,14 +183,18 @@ pub(crate) fn push_rows<T: Element>(
     let parts: [(StepName, bool, Part); 11] = [
         (StepName::Scores, true, |row| &row.scores),
         (StepName::Scaled, true, |row| &row.scaled),
-        (StepName::Capped, attention.softcap.is_some(), |row| &row.capped),
+        (StepName::Capped, attention.softcap.is_some(), |row| {
+            &row.capped
+        }),
         (StepName::Biased, biases_in_force, |row| &row.biased),
         (StepName::Masked, masks_in_force, |row| &row.masked),
         (StepName::Max, true, |row| std::slice::from_ref(&row.max)),
         (StepName::Exp, true, |row| &row.exp),
         (StepName::Sum, true, |row| std::slice::from_ref(&row.sum)),
         (StepName::Weights, true, |row| &row.weights),
-        (StepName::Dropped, attention.dropout.is_some(), |row| &row.dropped),
+        (StepName::Dropped, attention.dropout.is_some(), |row| {
+            &row.dropped
+        }),
         (StepName::Output, true, |row| &row.output),
     ];
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); parts.len()];

@@ -92,8 +92,7 @@ pub fn backward<T: Element>(
             };
             for c in 0..head_dim {
                 *q.at_mut(&[b, h, i, c]) += scale * dscaled * key(inputs, b, h, j, c);
-                *k.at_mut(&[b, g, j, c]) +=
-                    scale * dscaled * inputs.q().get([b, h, i, c]).to_f64();
+                *k.at_mut(&[b, g, j, c]) += scale * dscaled * inputs.q().get([b, h, i, c]).to_f64();
             }
         }
         if let (Some(gradient), Some(Sinks(logits))) = (&mut sinks, &attention.sinks)

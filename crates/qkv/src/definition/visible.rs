@@ -9,8 +9,8 @@ use crate::view::{Element, View};
 pub struct Places {
     /// For each batch entry, the place of each query: i + offset.
     pub queries: Vec<Vec<i64>>,
-    /// The place of each key, the cached ones first.
-    pub keys: Vec<i64>,
+    /// For each batch entry, the place of each key, the cached ones first.
+    pub keys: Vec<Vec<i64>>,
 }
 
 /// The places that causality, windows, ALiBi and rotary embeddings go by.
@@ -30,12 +30,15 @@ pub fn places<T: Element>(
                 .collect()
         })
         .collect();
-    let keys = visibility
+    let keys: Vec<i64> = visibility
         .documents
         .iter()
         .flat_map(|stretch| 0..stretch.keys.len() as i64)
         .collect();
-    Ok(Places { queries, keys })
+    Ok(Places {
+        queries,
+        keys: vec![keys; inputs.batch()],
+    })
 }
 
 /// The masks of one call, put so that one key at a time can be asked for.
@@ -56,10 +59,7 @@ struct Stretch {
 
 impl<'a> Visibility<'a> {
     /// The options must have passed [`Attention::check`] for these inputs.
-    pub(super) fn new<T: Element>(
-        attention: &'a Attention<'a>,
-        inputs: &Inputs<'_, T>,
-    ) -> Self {
+    pub(super) fn new<T: Element>(attention: &'a Attention<'a>, inputs: &Inputs<'_, T>) -> Self {
         let masks = attention
             .masks
             .iter()

@@ -1,0 +1,396 @@
+//! Rotary positions: each pair of columns turns by an angle that grows with the position.
+
+use crate::error::{Error, Result};
+use crate::view::{Element, Tensor, View};
+use std::f64::consts::TAU;
+
+/// Which two columns turn together, of d rotated ones, for i = 0 … d/2 − 1.
+///
+/// The two compute the same with the columns in another order: weights made for one give
+/// nonsense under the other, except at distance 0.
+///
+/// ```
+/// use qkv::{View, position::{Pairing, Positions, Rotary}};
+/// let x = [1.0, 2.0, 3.0, 4.0];
+/// let first = |pairing| -> qkv::Result<f64> {
+///     let rotary = Rotary { pairing, ..Rotary::default() };
+///     let rotated = rotary.apply(View::new(&x, &[1, 4])?, &Positions::From(1))?;
+///     Ok(rotated.at(&[0, 0, 0, 0]))
+/// };
+/// let (sin, cos) = 1.0_f64.sin_cos();
+/// assert_eq!(first(Pairing::Halves)?, 1.0 * cos - 3.0 * sin); // columns 0 and 2
+/// assert_eq!(first(Pairing::Interleaved)?, 1.0 * cos - 2.0 * sin); // columns 0 and 1
+/// # Ok::<(), qkv::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pairing {
+    /// Columns i and i + d/2: GPT-NeoX, Llama and its family in Hugging Face's layout.
+    #[default]
+    Halves,
+    /// Columns 2i and 2i + 1: the paper, GPT-J, Llama in Meta's layout.
+    Interleaved,
+}
+
+/// What a model trained on short texts does to the frequencies fᵢ to read longer ones.
+///
+/// ```text
+/// None     fᵢ
+/// Linear   fᵢ / factor, which is the same as position / factor
+/// Llama3   fᵢ                                     turns > high
+///          fᵢ / factor                            turns < low
+///          (1−s)·fᵢ/factor + s·fᵢ                 between, s = (turns − low) / (high − low)
+///          where turns = original_length·fᵢ / 2π
+/// ```
+///
+/// Sources: Chen et al., *Extending Context Window of Large Language Models via Positional
+/// Interpolation*, 2023 (arXiv 2306.15595) for `Linear`; Meta's code of Llama 3.1 for `Llama3`.
+///
+/// ```
+/// use qkv::position::{Rotary, Scaling};
+/// let llama = Rotary {
+///     base: 500000.0,
+///     scaling: Scaling::Llama3 {
+///         factor: 8.0,
+///         low_freq_factor: 1.0,
+///         high_freq_factor: 4.0,
+///         original_length: 8192.0,
+///     },
+///     ..Rotary::default()
+/// };
+/// let plain = Rotary { scaling: Scaling::None, ..llama };
+/// let (scaled, plain) = (llama.inverse_frequencies(128)?, plain.inverse_frequencies(128)?);
+/// assert_eq!(scaled[20], plain[20]);
+/// assert!((scaled[32] - 5.248462e-4).abs() < 1e-10); // from 1.414214e-3
+/// assert_eq!(scaled[40], plain[40] / 8.0);
+/// # Ok::<(), qkv::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Scaling {
+    /// The frequencies as they are.
+    #[default]
+    None,
+    /// All frequencies divided by the same number.
+    Linear {
+        /// How many times longer the texts are, above 0.
+        factor: f64,
+    },
+    /// Slow pairs divided, fast pairs kept, a ramp between: Llama 3.1, 3.2 and 3.3.
+    Llama3 {
+        /// The divisor of the slow pairs, above 0.
+        factor: f64,
+        /// Pairs that turn less often than this in `original_length` are divided; above 0.
+        low_freq_factor: f64,
+        /// Pairs that turn more often than this in `original_length` are kept; above
+        /// `low_freq_factor`.
+        high_freq_factor: f64,
+        /// Tokens of the texts that the model was first trained on, above 0.
+        original_length: f64,
+    },
+}
+
+/// The position of each token, in tokens. Negative ones are possible.
+///
+/// ```
+/// use qkv::{View, position::{Positions, Rotary}};
+/// let x = [1.0, 0.0, 1.0, 0.0]; // two batch entries of one token
+/// let x = View::new(&x, &[2, 1, 1, 2])?;
+/// let rotary = Rotary::default();
+///
+/// let cached = rotary.apply(x, &Positions::From(7))?; // after 7 cached tokens
+/// assert_eq!(cached.data(), [7_f64.cos(), 7_f64.sin(), 7_f64.cos(), 7_f64.sin()]);
+///
+/// let padded = rotary.apply(x, &Positions::Each(&[vec![7], vec![5]]))?;
+/// assert_eq!(padded.data(), [7_f64.cos(), 7_f64.sin(), 5_f64.cos(), 5_f64.sin()]);
+/// # Ok::<(), qkv::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions<'a> {
+    /// Token t stands at start + t, in every batch entry.
+    From(i64),
+    /// A list for each batch entry with a position for each token, as padding on the left needs
+    /// (see [`from_padding`](super::from_padding)).
+    Each(&'a [Vec<i64>]),
+}
+
+/// Rotary position embedding.
+///
+/// ```text
+/// fᵢ = base^(−2i/d)                               i = 0 … d/2 − 1, then scaled
+/// a' = a·cos(position·fᵢ) − b·sin(position·fᵢ)     (a, b) the i-th pair of columns
+/// b' = a·sin(position·fᵢ) + b·cos(position·fᵢ)
+/// ```
+///
+/// d is the number of rotated columns, the first `dim` of each head; the others stay as they are.
+/// Both queries and keys are rotated, values are not; q·k then depends on positions only by their
+/// distance. Some programs give yarn-like scalings or other frequencies: those are not this.
+///
+/// Source: Su et al., *RoFormer*, 2021 (arXiv 2104.09864), section 3.2.
+///
+/// ```
+/// use qkv::position::Rotary;
+/// let rotary = Rotary::default(); // halves, base 10000, all columns
+/// assert_eq!(rotary.inverse_frequencies(4)?, [1.0, 0.01]);
+/// # Ok::<(), qkv::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rotary {
+    /// Which columns turn together.
+    pub pairing: Pairing,
+    /// How far apart the frequencies are: 10000 unless given, 500000 in Llama 3. Above 0.
+    pub base: f64,
+    /// How many columns of each head turn, the first ones; all if left out. Even.
+    pub dim: Option<usize>,
+    /// What is done to the frequencies.
+    pub scaling: Scaling,
+}
+
+impl Default for Rotary {
+    fn default() -> Self {
+        Rotary {
+            pairing: Pairing::default(),
+            base: 10000.0,
+            dim: None,
+            scaling: Scaling::default(),
+        }
+    }
+}
+
+impl Rotary {
+    /// d = `dim`, or `head_dim` where it is left out: the number of columns that turn.
+    ///
+    /// Checks every option against heads of `head_dim` columns; the other functions do so first.
+    ///
+    /// # Errors
+    /// [`Error::Option`] names `rotary-dim` where d is odd, 0, or above `head_dim`; `rotary-base`
+    /// where the base is not a finite number above 0; `rotary-scaling` for a factor or length
+    /// that is not a finite number above 0, or a `high_freq_factor` not above `low_freq_factor`.
+    ///
+    /// ```
+    /// use qkv::position::Rotary;
+    /// assert_eq!(Rotary::default().check(64)?, 64);
+    /// let partial = Rotary { dim: Some(16), ..Rotary::default() };
+    /// assert_eq!(partial.check(64)?, 16);
+    /// assert_eq!(
+    ///     partial.check(8).unwrap_err().to_string(),
+    ///     "rotary-dim: 16 of 8 columns is not possible; \
+    ///      give an even number from 2 up to the columns of a head",
+    /// );
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    pub fn check(&self, head_dim: usize) -> Result<usize> {
+        let dim = self.dim.unwrap_or(head_dim);
+        if dim % 2 != 0 || !(2..=head_dim).contains(&dim) {
+            return Err(Error::Option {
+                option: "rotary-dim",
+                value: format!("{dim} of {head_dim} columns"),
+                remedy: "give an even number from 2 up to the columns of a head",
+            });
+        }
+        above_zero("rotary-base", "", self.base)?;
+        self.scaling.check()?;
+        Ok(dim)
+    }
+
+    /// fᵢ = base^(−2i/d), then scaled: radians per token, for each of the d/2 pairs.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    ///
+    /// ```
+    /// use qkv::position::{Rotary, Scaling};
+    /// let rotary = Rotary { scaling: Scaling::Linear { factor: 4.0 }, ..Rotary::default() };
+    /// assert_eq!(rotary.inverse_frequencies(4)?, [0.25, 0.0025]);
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    pub fn inverse_frequencies(&self, head_dim: usize) -> Result<Vec<f64>> {
+        let dim = self.check(head_dim)?;
+        let mut frequencies = Vec::with_capacity(dim / 2);
+        for i in 0..dim / 2 {
+            let frequency = 1.0 / self.base.powf((2 * i) as f64 / dim as f64);
+            frequencies.push(self.scaling.scaled(frequency));
+        }
+        Ok(frequencies)
+    }
+
+    /// a' = a·cos − b·sin, b' = a·sin + b·cos for each pair of columns, angle position·fᵢ.
+    ///
+    /// x is `[batch, heads, length, head_dim]` of any dtype, queries or keys; the result has the
+    /// same shape and is `f64`, not rounded to x's dtype. All heads of a token turn alike. A NaN
+    /// or an infinity stays within its pair.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check); [`Error::ListLength`] names `positions` where there is not one
+    /// list for each batch entry or not one position for each token; [`Error::Option`] names
+    /// `position` beyond ±2⁵³, where `f64` no longer tells neighbours apart.
+    ///
+    /// ```
+    /// use qkv::{View, position::{Positions, Rotary}};
+    /// let x = [1.0_f32, 2.0, 1.0, 2.0]; // the same token at positions 0 and 1
+    /// let rotated = Rotary::default().apply(View::new(&x, &[2, 2])?, &Positions::From(0))?;
+    /// let (sin, cos) = 1_f64.sin_cos();
+    /// assert_eq!(rotated.shape(), [1, 1, 2, 2]);
+    /// assert_eq!(rotated.data(), [1.0, 2.0, cos - 2.0 * sin, sin + 2.0 * cos]);
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    pub fn apply<T: Element>(
+        &self,
+        x: View<'_, T>,
+        positions: &Positions<'_>,
+    ) -> Result<Tensor<f64>> {
+        let [batch, heads, length, head_dim] = x.shape();
+        let dim = self.check(head_dim)?;
+        let frequencies = self.inverse_frequencies(head_dim)?;
+        positions.check(batch, length)?;
+        let mut rotated = Tensor::filled(&x.shape(), 0.0);
+        for b in 0..batch {
+            for t in 0..length {
+                let position = positions.at(b, t);
+                for h in 0..heads {
+                    for column in dim..head_dim {
+                        *rotated.at_mut(&[b, h, t, column]) = x.get([b, h, t, column]).to_f64();
+                    }
+                }
+                for (i, frequency) in frequencies.iter().enumerate() {
+                    let (sin, cos) = (position * frequency).sin_cos();
+                    let (left, right) = self.pairing.columns(i, dim);
+                    for h in 0..heads {
+                        let a = x.get([b, h, t, left]).to_f64();
+                        let b_ = x.get([b, h, t, right]).to_f64();
+                        *rotated.at_mut(&[b, h, t, left]) = a * cos - b_ * sin;
+                        *rotated.at_mut(&[b, h, t, right]) = a * sin + b_ * cos;
+                    }
+                }
+            }
+        }
+        Ok(rotated)
+    }
+}
+
+impl Pairing {
+    /// The i-th pair of `dim` columns.
+    fn columns(self, i: usize, dim: usize) -> (usize, usize) {
+        match self {
+            Pairing::Halves => (i, i + dim / 2),
+            Pairing::Interleaved => (2 * i, 2 * i + 1),
+        }
+    }
+}
+
+impl Scaling {
+    fn check(&self) -> Result<()> {
+        match *self {
+            Scaling::None => Ok(()),
+            Scaling::Linear { factor } => above_zero("rotary-scaling", "factor ", factor),
+            Scaling::Llama3 {
+                factor,
+                low_freq_factor: low,
+                high_freq_factor: high,
+                original_length,
+            } => {
+                above_zero("rotary-scaling", "factor ", factor)?;
+                above_zero("rotary-scaling", "low_freq_factor ", low)?;
+                above_zero("rotary-scaling", "high_freq_factor ", high)?;
+                above_zero("rotary-scaling", "original_length ", original_length)?;
+                if high > low {
+                    return Ok(());
+                }
+                Err(Error::Option {
+                    option: "rotary-scaling",
+                    value: format!("high_freq_factor {high} with low_freq_factor {low}"),
+                    remedy: "the high one must be above the low one; check for exchanged values",
+                })
+            }
+        }
+    }
+
+    fn scaled(&self, frequency: f64) -> f64 {
+        match *self {
+            Scaling::None => frequency,
+            Scaling::Linear { factor } => frequency / factor,
+            Scaling::Llama3 {
+                factor,
+                low_freq_factor: low,
+                high_freq_factor: high,
+                original_length,
+            } => {
+                let turns = original_length * frequency / TAU;
+                if turns > high {
+                    return frequency;
+                }
+                if turns < low {
+                    return frequency / factor;
+                }
+                let share = (turns - low) / (high - low);
+                (1.0 - share) * frequency / factor + share * frequency
+            }
+        }
+    }
+}
+
+/// Whole numbers up to here are exact in `f64`.
+const FARTHEST: i64 = 1 << f64::MANTISSA_DIGITS;
+
+impl Positions<'_> {
+    fn check(&self, batch: usize, length: usize) -> Result<()> {
+        match *self {
+            Positions::From(start) => {
+                possible(start)?;
+                let steps = i64::try_from(length.saturating_sub(1)).unwrap_or(i64::MAX);
+                possible(start.saturating_add(steps))
+            }
+            Positions::Each(lists) => {
+                let meaning = "one list for each batch entry";
+                has_length(lists.len(), batch, meaning)?;
+                for list in lists {
+                    let meaning = "one for each token of a batch entry, padding included";
+                    has_length(list.len(), length, meaning)?;
+                    list.iter().try_for_each(|&position| possible(position))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The position of a token; exact after `check`.
+    fn at(&self, batch: usize, token: usize) -> f64 {
+        match *self {
+            Positions::From(start) => start as f64 + token as f64,
+            Positions::Each(lists) => lists[batch][token] as f64,
+        }
+    }
+}
+
+fn possible(position: i64) -> Result<()> {
+    if (-FARTHEST..=FARTHEST).contains(&position) {
+        return Ok(());
+    }
+    Err(Error::Option {
+        option: "position",
+        value: position.to_string(),
+        remedy: "give positions from -2^53 to 2^53",
+    })
+}
+
+fn has_length(found: usize, expected: usize, meaning: &'static str) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::ListLength {
+        argument: "positions",
+        found,
+        expected,
+        meaning,
+    })
+}
+
+fn above_zero(option: &'static str, part: &'static str, value: f64) -> Result<()> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(Error::Option {
+        option,
+        value: format!("{part}{value}"),
+        remedy: "give a finite number above 0",
+    })
+}
