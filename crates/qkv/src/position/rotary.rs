@@ -123,7 +123,7 @@ pub enum Positions<'a> {
 ///
 /// d is the number of rotated columns, the first `dim` of each head; the others stay as they are.
 /// Both queries and keys are rotated, values are not; q·k then depends on positions only by their
-/// distance. Some programs give yarn-like scalings or other frequencies: those are not this.
+/// distance.
 ///
 /// Source: Su et al., *RoFormer*, 2021 (arXiv 2104.09864), section 3.2.
 ///
@@ -162,8 +162,8 @@ impl Rotary {
     /// Checks every option against heads of `head_dim` columns; the other functions do so first.
     ///
     /// # Errors
-    /// [`Error::Option`] names `rotary-dim` where d is odd, 0, or above `head_dim`; `rotary-base`
-    /// where the base is not a finite number above 0; `rotary-scaling` for a factor or length
+    /// [`Error::Option`] names `rotary dim` where d is odd, 0, or above `head_dim`; `rotary base`
+    /// where the base is not a finite number above 0; `rotary scaling` for a factor or length
     /// that is not a finite number above 0, or a `high_freq_factor` not above `low_freq_factor`.
     ///
     /// ```
@@ -173,21 +173,21 @@ impl Rotary {
     /// assert_eq!(partial.check(64)?, 16);
     /// assert_eq!(
     ///     partial.check(8).unwrap_err().to_string(),
-    ///     "rotary-dim: 16 of 8 columns is not possible; \
+    ///     "rotary dim: 16 of 8 columns is not possible; \
     ///      give an even number from 2 up to the columns of a head",
     /// );
     /// # Ok::<(), qkv::Error>(())
     /// ```
     pub fn check(&self, head_dim: usize) -> Result<usize> {
         let dim = self.dim.unwrap_or(head_dim);
-        if dim % 2 != 0 || !(2..=head_dim).contains(&dim) {
+        if !dim.is_multiple_of(2) || !(2..=head_dim).contains(&dim) {
             return Err(Error::Option {
-                option: "rotary-dim",
+                option: "rotary dim",
                 value: format!("{dim} of {head_dim} columns"),
                 remedy: "give an even number from 2 up to the columns of a head",
             });
         }
-        above_zero("rotary-base", "", self.base)?;
+        above_zero("rotary base", "", self.base)?;
         self.scaling.check()?;
         Ok(dim)
     }
@@ -221,8 +221,8 @@ impl Rotary {
     ///
     /// # Errors
     /// As [`check`](Self::check); [`Error::ListLength`] names `positions` where there is not one
-    /// list for each batch entry or not one position for each token; [`Error::Option`] names
-    /// `position` beyond ±2⁵³, where `f64` no longer tells neighbours apart.
+    /// list for each batch entry or not one position for each token, [`Error::Option`] one beyond
+    /// ±2⁵³, where `f64` no longer tells neighbours apart.
     ///
     /// ```
     /// use qkv::{View, position::{Positions, Rotary}};
@@ -239,26 +239,26 @@ impl Rotary {
         positions: &Positions<'_>,
     ) -> Result<Tensor<f64>> {
         let [batch, heads, length, head_dim] = x.shape();
-        let dim = self.check(head_dim)?;
         let frequencies = self.inverse_frequencies(head_dim)?;
+        let dim = 2 * frequencies.len();
         positions.check(batch, length)?;
         let mut rotated = Tensor::filled(&x.shape(), 0.0);
-        for b in 0..batch {
+        for entry in 0..batch {
             for t in 0..length {
-                let position = positions.at(b, t);
-                for h in 0..heads {
-                    for column in dim..head_dim {
-                        *rotated.at_mut(&[b, h, t, column]) = x.get([b, h, t, column]).to_f64();
-                    }
-                }
+                let position = positions.at(entry, t);
                 for (i, frequency) in frequencies.iter().enumerate() {
                     let (sin, cos) = (position * frequency).sin_cos();
                     let (left, right) = self.pairing.columns(i, dim);
                     for h in 0..heads {
-                        let a = x.get([b, h, t, left]).to_f64();
-                        let b_ = x.get([b, h, t, right]).to_f64();
-                        *rotated.at_mut(&[b, h, t, left]) = a * cos - b_ * sin;
-                        *rotated.at_mut(&[b, h, t, right]) = a * sin + b_ * cos;
+                        let a = x.get([entry, h, t, left]).to_f64();
+                        let b = x.get([entry, h, t, right]).to_f64();
+                        *rotated.at_mut(&[entry, h, t, left]) = a * cos - b * sin;
+                        *rotated.at_mut(&[entry, h, t, right]) = a * sin + b * cos;
+                    }
+                }
+                for h in 0..heads {
+                    for rest in dim..head_dim {
+                        *rotated.at_mut(&[entry, h, t, rest]) = x.get([entry, h, t, rest]).to_f64();
                     }
                 }
             }
@@ -281,22 +281,22 @@ impl Scaling {
     fn check(&self) -> Result<()> {
         match *self {
             Scaling::None => Ok(()),
-            Scaling::Linear { factor } => above_zero("rotary-scaling", "factor ", factor),
+            Scaling::Linear { factor } => above_zero("rotary scaling", "factor ", factor),
             Scaling::Llama3 {
                 factor,
                 low_freq_factor: low,
                 high_freq_factor: high,
                 original_length,
             } => {
-                above_zero("rotary-scaling", "factor ", factor)?;
-                above_zero("rotary-scaling", "low_freq_factor ", low)?;
-                above_zero("rotary-scaling", "high_freq_factor ", high)?;
-                above_zero("rotary-scaling", "original_length ", original_length)?;
+                above_zero("rotary scaling", "factor ", factor)?;
+                above_zero("rotary scaling", "low_freq_factor ", low)?;
+                above_zero("rotary scaling", "high_freq_factor ", high)?;
+                above_zero("rotary scaling", "original_length ", original_length)?;
                 if high > low {
                     return Ok(());
                 }
                 Err(Error::Option {
-                    option: "rotary-scaling",
+                    option: "rotary scaling",
                     value: format!("high_freq_factor {high} with low_freq_factor {low}"),
                     remedy: "the high one must be above the low one; check for exchanged values",
                 })
@@ -366,7 +366,7 @@ fn possible(position: i64) -> Result<()> {
         return Ok(());
     }
     Err(Error::Option {
-        option: "position",
+        option: "positions",
         value: position.to_string(),
         remedy: "give positions from -2^53 to 2^53",
     })
