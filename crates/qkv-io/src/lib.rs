@@ -1,1 +1,48 @@
-//! Arrays from literals and files.
+//! Arrays from literals, files and standard input, and arrays to files.
+//!
+//! | given as | read from |
+//! |---|---|
+//! | literal | `1 0; 0 1` (always two axes), `[[1, 0], [0, 1]]` (as many axes as brackets, up to four) |
+//! | npy | versions 1 to 3, either byte order, row- or column-major |
+//! | npz, safetensors, JSON object | `file:name`; the name may be left out where there is one array |
+//! | csv, rows of numbers, JSON lists | also from standard input |
+//!
+//! The format is told from the content, never from the extension. Sizes are checked before memory
+//! is taken for them, and nothing is ever unpickled. What cannot be read is refused with its real
+//! format, the place, and what to do about it.
+//!
+//! ```
+//! let array = qkv_io::read_argument("0.25 0.5; 1 0", &mut std::io::empty())?;
+//! assert_eq!(array.shape, [2, 2]);
+//! assert_eq!(array.to_f64()?, [0.25, 0.5, 1.0, 0.0]);
+//! assert_eq!(array.decimals, Some(vec![2, 1, 0, 0]));
+//! # Ok::<(), qkv_io::Error>(())
+//! ```
+
+mod argument;
+mod array;
+mod bytes;
+mod csv;
+mod detect;
+mod error;
+mod fault;
+mod json;
+mod lists;
+mod literal;
+mod names;
+mod npy;
+mod npz;
+mod number;
+mod safetensors;
+mod source;
+mod text;
+mod write;
+
+pub use argument::{MAX_STREAM, read_argument, read_bytes, read_file};
+pub use array::{Array, Values};
+pub use detect::Format;
+pub use error::{Entry, Error, Result};
+pub use fault::{Place, TextFault};
+pub use half;
+pub use literal::parse_literal;
+pub use write::{write_arrays, write_file, write_safetensors};

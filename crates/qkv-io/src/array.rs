@@ -1,0 +1,236 @@
+//! One array as somebody gave it.
+
+use half::{bf16, f16};
+
+use crate::error::{Error, Result};
+
+/// One array: its shape, its values in row-major order, and how it was typed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    /// Length of each axis; empty for a single number.
+    pub shape: Vec<usize>,
+    /// The values, row-major: the last axis runs fastest.
+    pub values: Values,
+    /// For numbers typed as text, the decimals of each: `0.3302` has 4, `12` has 0, `1.5e3` has
+    /// −2, `3e-5` has 5; nan and inf have `i32::MAX`. `None` for binary files and truth values.
+    pub decimals: Option<Vec<i32>>,
+}
+
+/// Values in the type they were stored in; integers of fewer than 64 bits are widened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// IEEE half precision.
+    F16(Vec<f16>),
+    /// Brain floating point.
+    Bf16(Vec<bf16>),
+    /// Single precision.
+    F32(Vec<f32>),
+    /// Double precision; also all numbers typed as text.
+    F64(Vec<f64>),
+    /// Signed integers.
+    I64(Vec<i64>),
+    /// Unsigned integers.
+    U64(Vec<u64>),
+    /// Truth values.
+    Bool(Vec<bool>),
+}
+
+/// Runs one expression for whichever vector the values are.
+macro_rules! each {
+    ($values:expr, $v:ident => $body:expr) => {
+        match $values {
+            Values::F16($v) => $body,
+            Values::Bf16($v) => $body,
+            Values::F32($v) => $body,
+            Values::F64($v) => $body,
+            Values::I64($v) => $body,
+            Values::U64($v) => $body,
+            Values::Bool($v) => $body,
+        }
+    };
+}
+
+impl Values {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        each!(self, v => v.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The type's name: `f16`, `bf16`, `f32`, `f64`, `i64`, `u64` or `bool`.
+    pub fn dtype(&self) -> &'static str {
+        match self {
+            Values::F16(_) => "f16",
+            Values::Bf16(_) => "bf16",
+            Values::F32(_) => "f32",
+            Values::F64(_) => "f64",
+            Values::I64(_) => "i64",
+            Values::U64(_) => "u64",
+            Values::Bool(_) => "bool",
+        }
+    }
+
+    /// The same values in row-major order, if they are in column-major order of `shape` now.
+    pub(crate) fn column_to_row_major(self, shape: &[usize]) -> Values {
+        match self {
+            Values::F16(v) => Values::F16(row_major(&v, shape)),
+            Values::Bf16(v) => Values::Bf16(row_major(&v, shape)),
+            Values::F32(v) => Values::F32(row_major(&v, shape)),
+            Values::F64(v) => Values::F64(row_major(&v, shape)),
+            Values::I64(v) => Values::I64(row_major(&v, shape)),
+            Values::U64(v) => Values::U64(row_major(&v, shape)),
+            Values::Bool(v) => Values::Bool(row_major(&v, shape)),
+        }
+    }
+}
+
+/// Reorders values whose first axis runs fastest so that the last does.
+fn row_major<T: Copy>(values: &[T], shape: &[usize]) -> Vec<T> {
+    let mut strides = Vec::with_capacity(shape.len());
+    let mut stride = 1;
+    for &length in shape {
+        strides.push(stride);
+        stride *= length;
+    }
+    let mut index = vec![0; shape.len()];
+    let mut at = 0;
+    let mut out = Vec::with_capacity(values.len());
+    while out.len() < values.len() {
+        out.push(values[at]);
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            at += strides[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            at -= strides[axis] * shape[axis];
+            index[axis] = 0;
+        }
+    }
+    out
+}
+
+/// The index on each axis of the value at `at` in row-major order.
+fn index_of(mut at: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; shape.len()];
+    for axis in (0..shape.len()).rev() {
+        let length = shape[axis].max(1);
+        index[axis] = at % length;
+        at /= length;
+    }
+    index
+}
+
+impl Array {
+    /// How many values the array holds.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The type of the values: `f16`, `bf16`, `f32`, `f64`, `i64`, `u64` or `bool`.
+    pub fn dtype(&self) -> &'static str {
+        self.values.dtype()
+    }
+
+    /// The values as 64-bit floating-point numbers, exactly; true is 1 and false is 0.
+    ///
+    /// # Errors
+    /// An integer without an equal in 64-bit floating point is refused with its index.
+    ///
+    /// ```
+    /// let array = qkv_io::parse_literal("[[1.5, 2], [3, -inf]]")?;
+    /// assert_eq!(array.shape, [2, 2]);
+    /// assert_eq!(array.to_f64()?, [1.5, 2.0, 3.0, f64::NEG_INFINITY]);
+    /// # Ok::<(), qkv_io::Error>(())
+    /// ```
+    pub fn to_f64(&self) -> Result<Vec<f64>> {
+        let inexact = |at, value| Error::Inexact {
+            index: index_of(at, &self.shape),
+            value,
+        };
+        match &self.values {
+            Values::F16(v) => Ok(v.iter().map(|x| x.to_f64()).collect()),
+            Values::Bf16(v) => Ok(v.iter().map(|x| x.to_f64()).collect()),
+            Values::F32(v) => Ok(v.iter().map(|&x| f64::from(x)).collect()),
+            Values::F64(v) => Ok(v.clone()),
+            Values::Bool(v) => Ok(v.iter().map(|&x| f64::from(u8::from(x))).collect()),
+            Values::I64(v) => exact(v, |x| *x as f64, inexact),
+            Values::U64(v) => exact(v, |x| *x as f64, inexact),
+        }
+    }
+
+    /// The values as truth values: 0 is false, 1 is true.
+    ///
+    /// # Errors
+    /// Anything but 0, 1, true and false is refused with its index.
+    ///
+    /// ```
+    /// assert_eq!(qkv_io::parse_literal("1 0; 0 1")?.to_bools()?, [true, false, false, true]);
+    /// let error = qkv_io::parse_literal("1 0; 0 0.5")?.to_bools().unwrap_err();
+    /// assert!(error.to_string().starts_with("the value 0.5 at [1, 1] is neither 0 nor 1"));
+    /// # Ok::<(), qkv_io::Error>(())
+    /// ```
+    pub fn to_bools(&self) -> Result<Vec<bool>> {
+        fn truths<T: std::fmt::Display>(
+            shape: &[usize],
+            values: &[T],
+            truth: impl Fn(&T) -> Option<bool>,
+        ) -> Result<Vec<bool>> {
+            let one = |(at, value): (usize, &T)| {
+                truth(value).ok_or_else(|| Error::NotBool {
+                    index: index_of(at, shape),
+                    value: value.to_string(),
+                })
+            };
+            values.iter().enumerate().map(one).collect()
+        }
+        let float = |x: f64| {
+            if x == 0.0 {
+                Some(false)
+            } else {
+                (x == 1.0).then_some(true)
+            }
+        };
+        let shape = &self.shape;
+        match &self.values {
+            Values::F16(v) => truths(shape, v, |x| float(x.to_f64())),
+            Values::Bf16(v) => truths(shape, v, |x| float(x.to_f64())),
+            Values::F32(v) => truths(shape, v, |x| float(f64::from(*x))),
+            Values::F64(v) => truths(shape, v, |x| float(*x)),
+            Values::I64(v) => truths(shape, v, |x| u64::try_from(*x).ok().and_then(bit)),
+            Values::U64(v) => truths(shape, v, |x| bit(*x)),
+            Values::Bool(v) => Ok(v.clone()),
+        }
+    }
+}
+
+/// 0 and 1 as truth values.
+fn bit(x: u64) -> Option<bool> {
+    (x <= 1).then_some(x == 1)
+}
+
+/// Integers as floating-point numbers, or the first that has no equal.
+fn exact<T: Copy + Into<i128>>(
+    values: &[T],
+    convert: impl Fn(&T) -> f64,
+    inexact: impl Fn(usize, i128) -> Error,
+) -> Result<Vec<f64>> {
+    let one = |(at, x): (usize, &T)| {
+        let (value, integer): (f64, i128) = (convert(x), (*x).into());
+        if value as i128 == integer {
+            Ok(value)
+        } else {
+            Err(inexact(at, integer))
+        }
+    };
+    values.iter().enumerate().map(one).collect()
+}

@@ -1,0 +1,103 @@
+//! The one place that turns little- and big-endian bytes into values and back.
+
+use half::{bf16, f16};
+
+use crate::array::Values;
+
+/// An element type as binary files store it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    F16,
+    Bf16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Bool,
+}
+
+impl Element {
+    /// Bytes per element.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Element::I8 | Element::U8 | Element::Bool => 1,
+            Element::F16 | Element::Bf16 | Element::I16 | Element::U16 => 2,
+            Element::F32 | Element::I32 | Element::U32 => 4,
+            Element::F64 | Element::I64 | Element::U64 => 8,
+        }
+    }
+}
+
+/// Bytes of one shape, or `None` where the product overflows.
+pub(crate) fn byte_size(shape: &[usize], element_size: usize) -> Option<usize> {
+    // A zero anywhere makes the product zero, but the other lengths must still be sane.
+    let rest = shape
+        .iter()
+        .filter(|&&n| n != 0)
+        .try_fold(element_size, |p, &n| p.checked_mul(n))?;
+    Some(if shape.contains(&0) { 0 } else { rest })
+}
+
+/// Elements of `N` bytes each, converted one by one.
+fn convert<const N: usize, T>(
+    bytes: &[u8],
+    big_endian: bool,
+    from_le: impl Fn([u8; N]) -> T,
+) -> Vec<T> {
+    let (chunks, _) = bytes.as_chunks::<N>();
+    let one = |chunk: &[u8; N]| {
+        let mut chunk = *chunk;
+        if big_endian {
+            chunk.reverse();
+        }
+        from_le(chunk)
+    };
+    chunks.iter().map(one).collect()
+}
+
+/// The values that bytes hold; a byte that is no truth value gives its offset as the error.
+pub(crate) fn values(element: Element, big_endian: bool, bytes: &[u8]) -> Result<Values, usize> {
+    let be = big_endian;
+    Ok(match element {
+        Element::F16 => Values::F16(convert(bytes, be, f16::from_le_bytes)),
+        Element::Bf16 => Values::Bf16(convert(bytes, be, bf16::from_le_bytes)),
+        Element::F32 => Values::F32(convert(bytes, be, f32::from_le_bytes)),
+        Element::F64 => Values::F64(convert(bytes, be, f64::from_le_bytes)),
+        Element::I8 => Values::I64(convert(bytes, be, |b| i8::from_le_bytes(b).into())),
+        Element::I16 => Values::I64(convert(bytes, be, |b| i16::from_le_bytes(b).into())),
+        Element::I32 => Values::I64(convert(bytes, be, |b| i32::from_le_bytes(b).into())),
+        Element::I64 => Values::I64(convert(bytes, be, i64::from_le_bytes)),
+        Element::U8 => Values::U64(convert(bytes, be, |b| u8::from_le_bytes(b).into())),
+        Element::U16 => Values::U64(convert(bytes, be, |b| u16::from_le_bytes(b).into())),
+        Element::U32 => Values::U64(convert(bytes, be, |b| u32::from_le_bytes(b).into())),
+        Element::U64 => Values::U64(convert(bytes, be, u64::from_le_bytes)),
+        Element::Bool => match bytes.iter().position(|&b| b > 1) {
+            Some(at) => return Err(at),
+            None => Values::Bool(bytes.iter().map(|&b| b == 1).collect()),
+        },
+    })
+}
+
+/// The little-endian bytes of values.
+pub(crate) fn to_le_bytes(values: &Values) -> Vec<u8> {
+    match values {
+        Values::F16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Values::Bf16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Values::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Values::F64(v) => f64s_to_le_bytes(v),
+        Values::I64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Values::U64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Values::Bool(v) => v.iter().map(|&x| u8::from(x)).collect(),
+    }
+}
+
+/// The little-endian bytes of double-precision numbers.
+pub(crate) fn f64s_to_le_bytes(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+}

@@ -1,0 +1,315 @@
+//! Why an array could not be read or a file not be written.
+
+use std::fmt;
+use std::io;
+
+use crate::detect::Format;
+use crate::fault::{Place, TextFault};
+
+/// A named array that a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Its shape, where known.
+    pub shape: Option<Vec<usize>>,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.shape {
+            Some(shape) => write!(f, "{} {shape:?}", self.name),
+            None => write!(f, "{}", self.name),
+        }
+    }
+}
+
+/// The first few of a list of entries.
+fn listing(entries: &[Entry]) -> String {
+    const SHOWN: usize = 12;
+    if entries.is_empty() {
+        return "none".to_owned();
+    }
+    let mut text = entries
+        .iter()
+        .take(SHOWN)
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if entries.len() > SHOWN {
+        text.push_str(&format!(" and {} more", entries.len() - SHOWN));
+    }
+    text
+}
+
+/// The first bytes of something, in hexadecimal.
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .map(|b| format!("{b:02X}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Ways in which reading or writing an array fails.
+///
+/// Each variant holds data (`origin` is the file, `standard input` or `argument`); its text says
+/// what was found, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused.
+    #[error("could not {action} {path}: {source}")]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no such file, and the argument is no literal either.
+    #[error("there is no file {path}{}", literal_note(.literal))]
+    NotFound {
+        /// The path that was tried.
+        path: String,
+        /// Why the same text is no literal, if it resembles one.
+        literal: Option<Box<Error>>,
+    },
+    /// A folder where a file is needed.
+    #[error("{path} is a folder; name a file in it")]
+    Folder {
+        /// The folder.
+        path: String,
+    },
+    /// Nothing to read.
+    #[error("{origin} is empty (0 bytes); write or download it again")]
+    Empty {
+        /// What was read.
+        origin: String,
+    },
+    /// A format that was recognised and is not read here.
+    #[error("{origin}: this is {format}, not {expected} (byte {offset}: {}); {remedy}", hex(.bytes))]
+    Foreign {
+        /// What was read.
+        origin: String,
+        /// What it is.
+        format: Format,
+        /// What its name promises, or what is read here.
+        expected: &'static str,
+        /// Where the format shows.
+        offset: u64,
+        /// The bytes it was told from.
+        bytes: Vec<u8>,
+        /// What to do.
+        remedy: String,
+    },
+    /// Nothing that is known.
+    #[error(
+        "{origin}: the format is not known (byte 0: {}); give npy, npz, safetensors, csv or json",
+        hex(.bytes)
+    )]
+    Unknown {
+        /// What was read.
+        origin: String,
+        /// How it begins.
+        bytes: Vec<u8>,
+    },
+    /// Text in an encoding other than UTF-8.
+    #[error("{origin}: this is {encoding} text (byte {offset}: {}); save it as UTF-8", hex(.bytes))]
+    Encoding {
+        /// What was read.
+        origin: String,
+        /// The encoding, as far as it can be told.
+        encoding: &'static str,
+        /// The first byte that shows it.
+        offset: u64,
+        /// The bytes there.
+        bytes: Vec<u8>,
+    },
+    /// Numbers typed as text that cannot be read.
+    #[error("{origin}, {place}: {fault}")]
+    Text {
+        /// What was read.
+        origin: String,
+        /// Where.
+        place: Place,
+        /// What is wrong and how to correct it.
+        fault: TextFault,
+    },
+    /// A file of a known format whose contents contradict it.
+    #[error("{origin}: {format} damaged at byte {offset}: {found}; {remedy}")]
+    Damaged {
+        /// What was read.
+        origin: String,
+        /// Its format.
+        format: Format,
+        /// Where.
+        offset: u64,
+        /// What is there.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A file that ends too early.
+    #[error(
+        "{origin}: {format} file is {} bytes short (expected {expected} of {part}, \
+         which starts at byte {offset}, found {found}); download again or write it again",
+        .expected.saturating_sub(*.found)
+    )]
+    Short {
+        /// What was read.
+        origin: String,
+        /// Its format.
+        format: Format,
+        /// The part that is cut off: "data" or "header".
+        part: &'static str,
+        /// Where that part starts.
+        offset: u64,
+        /// Bytes it should have.
+        expected: u128,
+        /// Bytes it has.
+        found: u128,
+    },
+    /// A file that goes on after its end.
+    #[error(
+        "{origin}: {format} file goes on for {extra} bytes after its data, which ends at byte {offset}; \
+         it was written twice or joined: write it again"
+    )]
+    Long {
+        /// What was read.
+        origin: String,
+        /// Its format.
+        format: Format,
+        /// Where the data ends.
+        offset: u64,
+        /// Bytes after it.
+        extra: u64,
+    },
+    /// An element type that is not read.
+    #[error("{origin}: {format} array at byte {offset} has element type {dtype}; {remedy}")]
+    Dtype {
+        /// What was read.
+        origin: String,
+        /// Its format.
+        format: Format,
+        /// Where the type is stated (or the data lies).
+        offset: u64,
+        /// The type, as the file states it.
+        dtype: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// No array of that name.
+    #[error(
+        "{origin}: no array is named \"{name}\" in this {format} file; it holds, closest first: {}",
+        listing(.available)
+    )]
+    NoSuchArray {
+        /// What was read.
+        origin: String,
+        /// Its format.
+        format: Format,
+        /// The name that was asked for.
+        name: String,
+        /// What there is, closest first.
+        available: Vec<Entry>,
+    },
+    /// A file that could hold arrays but holds none.
+    #[error("{origin}: this {format} file holds no array; write it again with one")]
+    NoArrays {
+        /// What was read.
+        origin: String,
+        /// Its format.
+        format: Format,
+    },
+    /// Several arrays and no name.
+    #[error(
+        "{origin}: this {format} file holds {} arrays; say which, as {origin}:NAME: {}",
+        .available.len(), listing(.available)
+    )]
+    NameNeeded {
+        /// What was read.
+        origin: String,
+        /// Its format.
+        format: Format,
+        /// What there is.
+        available: Vec<Entry>,
+    },
+    /// A name for a file that holds one array without a name.
+    #[error("{origin}: a {format} file holds one array without a name; leave out \":{name}\"")]
+    NameGiven {
+        /// What was read.
+        origin: String,
+        /// Its format.
+        format: Format,
+        /// The name that was asked for.
+        name: String,
+    },
+    /// More than is read or than fits.
+    #[error("{origin}: {what} is {size} bytes, more than {limit}; {remedy}")]
+    TooLarge {
+        /// What was read.
+        origin: String,
+        /// Which part.
+        what: &'static str,
+        /// Its size.
+        size: u128,
+        /// What is allowed.
+        limit: u128,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// An integer without an equal in 64-bit floating point.
+    #[error(
+        "the integer {value} at {index:?} has no equal among 64-bit floating-point numbers; \
+         keep integers within ±9007199254740992"
+    )]
+    Inexact {
+        /// Index per axis, counting from 0.
+        index: Vec<usize>,
+        /// The integer.
+        value: i128,
+    },
+    /// A value that is neither 0 nor 1 nor a truth value.
+    #[error(
+        "the value {value} at {index:?} is neither 0 nor 1; a mask holds only 0, 1, true, false"
+    )]
+    NotBool {
+        /// Index per axis, counting from 0.
+        index: Vec<usize>,
+        /// The value.
+        value: String,
+    },
+    /// Values that do not fill their shape.
+    #[error(
+        "array \"{name}\" of shape {shape:?} was given {found} values; give as many as the shape says"
+    )]
+    Shape {
+        /// The array to be written.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// How many values came.
+        found: usize,
+    },
+    /// A name that cannot be used in the file.
+    #[error("the array name \"{name}\" {says}; choose another")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        says: &'static str,
+    },
+}
+
+/// What a missing file adds about the literal it may have been.
+fn literal_note(literal: &Option<Box<Error>>) -> String {
+    match literal {
+        Some(error) => format!("; and read as a literal it fails: {error}"),
+        None => "; check the path (a literal looks like \"1 0; 0 1\" or [[1,0],[0,1]])".to_owned(),
+    }
+}
+
+/// The result of reading or writing an array.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,135 @@
+//! Text from a file or from standard input: which notation is it?
+
+use crate::array::Array;
+use crate::detect::Format;
+use crate::error::{Error, Result};
+use crate::fault::{Place, TextFault};
+use crate::{csv, json, literal, number};
+
+/// Reads text; its content decides between rows, lists, JSON objects and csv.
+pub(crate) fn read(bytes: &[u8], name: Option<&str>, origin: &str) -> Result<Array> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        Error::Encoding {
+            origin: origin.to_owned(),
+            encoding: "not UTF-8 (perhaps Latin-1, GBK or binary)",
+            offset: at as u64,
+            bytes: bytes[at..bytes.len().min(at + 4)].to_vec(),
+        }
+    })?;
+    let notation = notation(text).map_err(|(line, readings)| Error::Text {
+        origin: origin.to_owned(),
+        place: Place::Character { line, column: 1 },
+        fault: TextFault::TwoReadings { readings },
+    })?;
+    let unnamed = |format| match name {
+        Some(name) => Err(Error::NameGiven {
+            origin: origin.to_owned(),
+            format,
+            name: name.to_owned(),
+        }),
+        None => Ok(()),
+    };
+    match notation {
+        Notation::Object => json::read_object(text, name, origin),
+        Notation::Lists => unnamed(Format::Json).and_then(|()| json::read_list(text, origin)),
+        Notation::Rows => {
+            unnamed(Format::Rows).and_then(|()| literal::parse_rows(text, origin, true))
+        }
+        Notation::Csv(delimiter) => {
+            unnamed(Format::Csv).and_then(|()| csv::read(text, delimiter, origin))
+        }
+    }
+}
+
+/// How a text writes its numbers.
+#[derive(Debug, PartialEq)]
+enum Notation {
+    Object,
+    Lists,
+    Rows,
+    Csv(u8),
+}
+
+const ONE_LINE: &str = "one row of numbers between semicolons, or one number in each row; \
+                        write 1,2,3 or [[1,2,3]] for a row, [[1],[2],[3]] for a column";
+const DECIMAL_COMMAS: &str = "decimal commas between semicolons, or rows between semicolons on \
+                              several lines; write decimal points, or one row on each line";
+
+/// Tells the notation, or the line that has two readings.
+fn notation(text: &str) -> std::result::Result<Notation, (usize, &'static str)> {
+    let lines: Vec<(usize, &str)> = text
+        .lines()
+        .enumerate()
+        .map(|(i, line)| (i + 1, line.trim()))
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    let Some(&(number, first)) = lines.first() else {
+        return Ok(Notation::Rows);
+    };
+    if first.starts_with('{') {
+        return Ok(Notation::Object);
+    }
+    if first.starts_with(['[', '［']) {
+        return Ok(Notation::Lists);
+    }
+    let any = |c: &[char]| lines.iter().any(|(_, line)| line.contains(c));
+    if any(&[';', '；']) {
+        return semicolons(&lines, number);
+    }
+    let blank = |line: &str| line.contains(char::is_whitespace);
+    Ok(if any(&[',']) {
+        Notation::Csv(b',')
+    } else if lines.iter().all(|(_, line)| line.contains('\t')) {
+        Notation::Csv(b'\t')
+    } else if any(&['，']) || lines.iter().any(|(_, line)| blank(line)) {
+        Notation::Rows
+    } else {
+        Notation::Csv(b',') // one column
+    })
+}
+
+/// Semicolons separate rows in a literal and cells in a csv file.
+fn semicolons(
+    lines: &[(usize, &str)],
+    number: usize,
+) -> std::result::Result<Notation, (usize, &'static str)> {
+    let cells = |line: &str| -> Vec<String> {
+        line.split([';', '；'])
+            .map(|cell| cell.trim().to_owned())
+            .collect()
+    };
+    // A header may hold any words.
+    let header = cells(lines[0].1)
+        .iter()
+        .all(|cell| number::parse(cell).is_err())
+        && !lines[0].1.contains(|c: char| c.is_ascii_digit());
+    let rest: Vec<Vec<String>> = lines[usize::from(header)..]
+        .iter()
+        .map(|(_, line)| cells(line))
+        .collect();
+    let inner = |cells: &Vec<String>| {
+        let ends = cells.last().is_some_and(String::is_empty);
+        cells.len() > if ends { 2 } else { 1 }
+    };
+    let splits = |c: &[char]| rest.iter().flatten().any(|cell| cell.contains(c));
+    let blanks = rest
+        .iter()
+        .flatten()
+        .any(|cell| cell.contains(char::is_whitespace));
+    let commas = splits(&[',', '，']);
+    if !header && !rest.iter().any(inner) {
+        return Ok(Notation::Rows); // every row ends in a semicolon
+    }
+    if rest.len() > 1 && rest.iter().all(inner) && commas && !blanks {
+        return Err((number, DECIMAL_COMMAS));
+    }
+    if blanks || commas {
+        return Ok(Notation::Rows);
+    }
+    if rest.len() == 1 && !header {
+        return Err((number, ONE_LINE));
+    }
+    Ok(Notation::Csv(b';'))
+}

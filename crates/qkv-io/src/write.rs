@@ -1,0 +1,230 @@
+//! Writing files so that a reader never sees half of one.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+
+use crate::array::{Array, Values};
+use crate::bytes;
+use crate::error::{Error, Result};
+
+/// Writes bytes (or text) to a file: to a temporary file in the same folder, flushed to the disk,
+/// then renamed, so that the file is either the old one or the whole new one.
+///
+/// What is no regular file, such as `/dev/stdout`, is written to directly.
+///
+/// # Errors
+/// When the system refuses; the temporary file is removed then.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("steps.md");
+/// qkv_io::write_file(&path, b"# Steps\n")?;
+/// assert_eq!(std::fs::read(&path)?, b"# Steps\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let fail = |source| Error::Io {
+        action: "write",
+        path: path.display().to_string(),
+        source,
+    };
+    match fs::metadata(path) {
+        Ok(old) if old.is_dir() => Err(Error::Folder {
+            path: path.display().to_string(),
+        }),
+        Ok(old) if !old.is_file() => fs::write(path, bytes).map_err(fail),
+        Ok(old) => {
+            // Through a symbolic link, the file it names is replaced and the link stays.
+            let target = fs::canonicalize(path).map_err(fail)?;
+            replace(&target, bytes, Some(old.permissions())).map_err(fail)
+        }
+        Err(_) => replace(path, bytes, None).map_err(fail),
+    }
+}
+
+/// Writes a temporary file beside the target and renames it.
+fn replace(path: &Path, bytes: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
+    let (temporary, mut file) = create_beside(path)?;
+    let written = (|| {
+        file.write_all(bytes)?;
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions)?;
+        }
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(&temporary);
+        return written;
+    }
+    sync_folder(folder_of(path));
+    Ok(())
+}
+
+/// The folder a path lies in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// Creates a file of a new name in the folder of `path`.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let Some(name) = path.file_name() else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the path names no file",
+        ));
+    };
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{count}.tmp", std::process::id()));
+        let temporary = folder_of(path).join(hidden);
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+        {
+            Ok(file) => return Ok((temporary, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Makes the rename itself last through a power cut, where the system allows it.
+fn sync_folder(folder: &Path) {
+    if let Ok(folder) = File::open(folder) {
+        let _ = folder.sync_all();
+    }
+}
+
+/// Writes named arrays of 64-bit floating-point numbers to one safetensors file, with the care of
+/// [`write_file`].
+///
+/// # Errors
+/// When values do not fill their shape, when a name comes twice, or when the system refuses.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("steps.safetensors");
+/// qkv_io::write_safetensors(&path, &[("scores", &[1, 2], &[0.5, -1.0])], &[("made-by", "qkv")])?;
+/// let array = qkv_io::read_file(&path, Some("scores"))?;
+/// assert_eq!((array.shape.clone(), array.to_f64()?), (vec![1, 2], vec![0.5, -1.0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_safetensors(
+    path: &Path,
+    arrays: &[(&str, &[usize], &[f64])],
+    metadata: &[(&str, &str)],
+) -> Result<()> {
+    let tensors = arrays.iter().map(|&(name, shape, values)| Tensor {
+        name,
+        dtype: Dtype::F64,
+        shape,
+        count: values.len(),
+        bytes: bytes::f64s_to_le_bytes(values),
+    });
+    save(path, &tensors.collect::<Vec<_>>(), metadata)
+}
+
+/// Writes named arrays, each in its own type, to one safetensors file, with the care of
+/// [`write_file`].
+///
+/// # Errors
+/// As for [`write_safetensors`].
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("out.safetensors");
+/// let mask = qkv_io::parse_literal("[true, false]")?;
+/// qkv_io::write_arrays(&path, &[("mask", &mask)], &[])?;
+/// assert_eq!(qkv_io::read_file(&path, None)?.dtype(), "bool");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_arrays(
+    path: &Path,
+    arrays: &[(&str, &Array)],
+    metadata: &[(&str, &str)],
+) -> Result<()> {
+    let tensors = arrays.iter().map(|&(name, array)| Tensor {
+        name,
+        dtype: dtype(&array.values),
+        shape: &array.shape,
+        count: array.len(),
+        bytes: bytes::to_le_bytes(&array.values),
+    });
+    save(path, &tensors.collect::<Vec<_>>(), metadata)
+}
+
+/// The safetensors name of a type.
+fn dtype(values: &Values) -> Dtype {
+    match values {
+        Values::F16(_) => Dtype::F16,
+        Values::Bf16(_) => Dtype::BF16,
+        Values::F32(_) => Dtype::F32,
+        Values::F64(_) => Dtype::F64,
+        Values::I64(_) => Dtype::I64,
+        Values::U64(_) => Dtype::U64,
+        Values::Bool(_) => Dtype::BOOL,
+    }
+}
+
+/// One array about to be written.
+struct Tensor<'a> {
+    name: &'a str,
+    dtype: Dtype,
+    shape: &'a [usize],
+    count: usize,
+    bytes: Vec<u8>,
+}
+
+fn save(path: &Path, tensors: &[Tensor<'_>], metadata: &[(&str, &str)]) -> Result<()> {
+    let mut views = Vec::with_capacity(tensors.len());
+    for (at, tensor) in tensors.iter().enumerate() {
+        let refused = |says| {
+            Err(Error::Name {
+                name: tensor.name.to_owned(),
+                says,
+            })
+        };
+        if tensor.name == "__metadata__" {
+            return refused("is kept for the file's own notes");
+        }
+        if tensors[..at].iter().any(|other| other.name == tensor.name) {
+            return refused("comes twice");
+        }
+        let wrong = || Error::Shape {
+            name: tensor.name.to_owned(),
+            shape: tensor.shape.to_vec(),
+            found: tensor.count,
+        };
+        if bytes::byte_size(tensor.shape, 1) != Some(tensor.count) {
+            return Err(wrong());
+        }
+        let view = TensorView::new(tensor.dtype, tensor.shape.to_vec(), &tensor.bytes);
+        views.push((tensor.name, view.map_err(|_| wrong())?));
+    }
+    let notes: HashMap<String, String> = metadata
+        .iter()
+        .map(|&(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    let notes = (!notes.is_empty()).then_some(notes);
+    let bytes = safetensors::serialize(views, notes).map_err(|error| Error::Io {
+        action: "write",
+        path: path.display().to_string(),
+        source: io::Error::other(error.to_string()),
+    })?;
+    write_file(path, &bytes)
+}
