@@ -10,15 +10,22 @@
 pub mod attention;
 pub mod definition;
 pub mod error;
+pub mod kernel;
 pub mod layer;
 pub mod mask;
 pub mod position;
 pub mod steps;
 pub mod view;
+pub mod view_mut;
 
 pub use attention::{Alibi, Attention, Bias, Dropout, Inputs, Scale, Sinks};
+pub use definition::Output;
 pub use error::{Error, Result};
+pub use kernel::{
+    Float, Isa, Options, Rows, bound, fma_burst, forward, forward_into, forward_with,
+};
 pub use layer::{Block, Layer, Linear, Place, RmsNorm};
 pub use mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
 pub use steps::{StepName, Steps, steps};
 pub use view::{AnyView, DType, Element, Tensor, View};
+pub use view_mut::ViewMut;

@@ -1,0 +1,158 @@
+//! Scores of a block: q·k of every query with every key of its span.
+//!
+//! ```text
+//! score[i, j] = fma(q[i,d], k[j,d], … fma(q[i,1], k[j,1], q[i,0]·k[j,0]) …)
+//! ```
+//!
+//! One chain over d in ascending order for each score, whatever tile it is computed in. A tile is
+//! some queries times some registers of keys, all held in registers; its keys stay in the first
+//! cache while all queries of the block pass.
+
+use super::super::real::Real;
+use super::pack::TILE;
+use super::rows::Rows;
+use super::vector::Vector;
+use super::{BLOCK, STRIDE, Span};
+
+/// What to compute.
+pub struct Scores<'a, T> {
+    /// The queries.
+    pub q: Rows<'a, T>,
+    /// Which keys of the block each query needs.
+    pub spans: &'a [Span],
+    /// The packed keys of the block.
+    pub k: &'a [T],
+}
+
+/// Writes row i, key j to `out[i·STRIDE + j]` for the keys of the spans, and unspecified numbers
+/// to some others of the row.
+///
+/// # Panics
+/// If an argument is shorter than the spans need.
+#[inline(always)]
+pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
+    args: &Scores<'_, V::T>,
+    out: &mut [V::T],
+) {
+    let (rows, width) = (args.q.count(), args.q.width());
+    let last = args.spans.iter().map(|span| span.to).max().unwrap_or(0);
+    assert!(args.spans.len() == rows && last <= BLOCK);
+    assert!(args.k.len() >= last.div_ceil(TILE) * TILE * width);
+    assert!(out.len() >= rows * STRIDE);
+    let mut group = 0;
+    while group < last {
+        let end = (group + N * V::LANES).min(last);
+        let mut row = 0;
+        while row < rows {
+            let height = R.min(rows - row);
+            let span = Span::union(&args.spans[row..row + height]).within(group, end);
+            if !span.is_empty() {
+                let first = span.from / V::LANES;
+                let vectors = span.to.div_ceil(V::LANES) - first;
+                // SAFETY: `height` rows from `row` on exist in q and `out`; the registers of keys
+                // end at most at `last` rounded up to a tile, which k holds and STRIDE has room for.
+                unsafe {
+                    let tile = Tile {
+                        q: args
+                            .q
+                            .pointer()
+                            .wrapping_offset(row as isize * args.q.stride()),
+                        q_stride: args.q.stride(),
+                        width,
+                        k: args.k.as_ptr(),
+                        first_key: first * V::LANES,
+                        out: out.as_mut_ptr().add(row * STRIDE),
+                    };
+                    let mut done = 0;
+                    while done < vectors {
+                        done += tile.some::<V, N>(height, done, vectors - done);
+                    }
+                }
+            }
+            row += height;
+        }
+        group += N * V::LANES;
+    }
+}
+
+/// Where a tile's numbers are.
+struct Tile<T> {
+    q: *const T,
+    q_stride: isize,
+    width: usize,
+    k: *const T,
+    first_key: usize,
+    out: *mut T,
+}
+
+impl<T: Real> Tile<T> {
+    /// Computes at most N registers of keys from the `skip`-th on; returns how many.
+    #[inline(always)]
+    unsafe fn some<V: Vector<T = T>, const N: usize>(
+        &self,
+        height: usize,
+        skip: usize,
+        vectors: usize,
+    ) -> usize {
+        unsafe {
+            if vectors >= N {
+                self.high::<V, N>(height, skip);
+                N
+            } else if vectors >= 2 {
+                self.high::<V, 2>(height, skip);
+                2
+            } else {
+                self.high::<V, 1>(height, skip);
+                1
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn high<V: Vector<T = T>, const N: usize>(&self, height: usize, skip: usize) {
+        unsafe {
+            match height {
+                1 => self.compute::<V, 1, N>(skip),
+                2 => self.compute::<V, 2, N>(skip),
+                3 => self.compute::<V, 3, N>(skip),
+                4 => self.compute::<V, 4, N>(skip),
+                5 => self.compute::<V, 5, N>(skip),
+                _ => self.compute::<V, 6, N>(skip),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize>(&self, skip: usize) {
+        unsafe {
+            let first = self.first_key + skip * V::LANES;
+            let mut keys = [self.k; N];
+            for n in 0..N {
+                let key = first + n * V::LANES;
+                keys[n] = self.k.add(key / TILE * TILE * self.width + key % TILE);
+            }
+            let mut queries = [self.q; R];
+            for r in 0..R {
+                queries[r] = self.q.wrapping_offset(r as isize * self.q_stride);
+            }
+            let mut sums = [[V::splat(T::ZERO); N]; R];
+            for d in 0..self.width {
+                let mut k = [V::splat(T::ZERO); N];
+                for n in 0..N {
+                    k[n] = V::load(keys[n].add(d * TILE));
+                }
+                for r in 0..R {
+                    let q = V::splat(*queries[r].add(d));
+                    for n in 0..N {
+                        sums[r][n] = q.fma(k[n], sums[r][n]);
+                    }
+                }
+            }
+            for r in 0..R {
+                for n in 0..N {
+                    sums[r][n].store(self.out.add(r * STRIDE + first + n * V::LANES));
+                }
+            }
+        }
+    }
+}
