@@ -192,7 +192,7 @@ kernels!(AVX2_F32, avx2::F32x8, f32, #[target_feature(enable = "avx2,fma")], 6 x
 kernels!(AVX2_F64, avx2::F64x4, f64, #[target_feature(enable = "avx2,fma")], 6 x 2, 6 x 2);
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX512_F32, avx512::F32x16, f32,
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4);
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 6 x 4, 6 x 4);
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX512_F64, avx512::F64x8, f64,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4);
