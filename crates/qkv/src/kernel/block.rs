@@ -8,7 +8,7 @@ use super::call::Call;
 use super::real::{Float, Real};
 use super::simd::{
     Aligned, BLOCK, Bend, Claim, Rows, STRIDE, Scores, Softmax, Span, Start, TILE, Values,
-    sums_stride,
+    packed_len, prefetch, sums_stride,
 };
 use super::visible::{Sight, Stretch};
 use std::ops::Range;
@@ -260,7 +260,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Scores of a block of keys, and everything that comes before the softmax.
+    /// Scores of a block of keys.
     pub(super) fn score(
         &mut self,
         call: &Call<'_, T>,
@@ -277,7 +277,7 @@ impl<T: Float> Scratch<T> {
         }));
         let end = Span::union(&self.spans).to;
         let width = call.inputs.head_dim();
-        let tiles = end.next_multiple_of(TILE) * width;
+        let tiles = packed_len(end, width);
         let k = match packed {
             Some(packed) => &packed.tiles[first * width..][..tiles],
             None => {
@@ -300,25 +300,6 @@ impl<T: Float> Scratch<T> {
             },
             x,
         );
-        if call.bends() {
-            let keys = head.stretch.keys.start + first;
-            for ((row, &span), x) in self
-                .rows
-                .iter()
-                .zip(&self.spans)
-                .zip(x.chunks_exact_mut(STRIDE))
-            {
-                let at = [head.batch, row.head, row.query];
-                let range = keys..keys + span.to;
-                let bias = &mut self.bias;
-                let bend = Bend {
-                    span,
-                    arithmetic: call.arithmetic(at, head.stretch, range.clone(), row.sight, bias),
-                    mask: call.mask_row(at, range, &mut self.mask),
-                };
-                (call.kernels.bend)(&bend, x);
-            }
-        }
     }
 
     /// The numbers that [`Scratch::score`] left for each row, and its span of the block.
@@ -353,32 +334,74 @@ impl<T: Float> Scratch<T> {
         }
     }
 
+    /// What comes between scores and softmax, for some of the rows.
+    pub(super) fn bend(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        block: usize,
+        rows: Range<usize>,
+    ) {
+        if !call.bends() {
+            return;
+        }
+        let x = self.x.get(self.rows.len() * STRIDE);
+        let keys = head.stretch.keys.start + block * BLOCK;
+        for i in rows {
+            let (row, span) = (&self.rows[i], self.spans[i]);
+            let at = [head.batch, row.head, row.query];
+            let range = keys..keys + span.to;
+            let next = keys + BLOCK..(keys + 2 * BLOCK).min(head.stretch.keys.start + row.sight.to);
+            call.prefetch_rows(at, next);
+            let bend = Bend {
+                span,
+                arithmetic: call.arithmetic(
+                    at,
+                    head.stretch,
+                    range.clone(),
+                    row.sight,
+                    &mut self.bias,
+                ),
+                mask: call.mask_row(at, range, &mut self.mask),
+            };
+            (call.kernels.bend)(&bend, &mut x[i * STRIDE..][..STRIDE]);
+        }
+    }
+
     fn exponentiate(&mut self, call: &Call<'_, T>, head: Head<'_>, block: usize, guarded: bool) {
         let rows = self.rows.len();
-        let x = self.x.get(rows * STRIDE);
+        self.corrections.resize(rows, T::ONE);
         if guarded {
             self.kept.clear();
             self.kept.resize(rows, [false; BLOCK]);
-            for ((kept, span), x) in self
-                .kept
-                .iter_mut()
-                .zip(&self.spans)
-                .zip(x.chunks_exact(STRIDE))
-            {
-                for j in span.from..span.to {
-                    kept[j] = x[j] != T::NEG_INFINITY;
+        }
+        let step = if call.bends() || guarded {
+            call.kernels.tile_rows // while they are in the first cache
+        } else {
+            rows.max(1)
+        };
+        for first in (0..rows).step_by(step) {
+            let tile = first..(first + step).min(rows);
+            self.bend(call, head, block, tile.clone());
+            let x = &mut self.x.get(rows * STRIDE)[first * STRIDE..tile.end * STRIDE];
+            if guarded {
+                for (i, x) in tile.clone().zip(x.chunks_exact(STRIDE)) {
+                    let span = self.spans[i];
+                    for j in span.from..span.to {
+                        self.kept[i][j] = x[j] != T::NEG_INFINITY;
+                    }
                 }
             }
+            (call.kernels.softmax)(&mut Softmax {
+                spans: &self.spans[tile.clone()],
+                x,
+                max: &mut self.chunk.max[tile.clone()],
+                sums: &mut self.chunk.lanes[tile.clone()],
+                corrections: &mut self.corrections[tile],
+                c: call.c,
+            });
         }
-        self.corrections.resize(rows, T::ONE);
-        (call.kernels.softmax)(&mut Softmax {
-            spans: &self.spans,
-            x,
-            max: &mut self.chunk.max,
-            sums: &mut self.chunk.lanes,
-            corrections: &mut self.corrections,
-            c: call.c,
-        });
+        let x = self.x.get(rows * STRIDE);
         if let Some(dropout) = call.attention.dropout {
             let start = head.stretch.keys.start;
             for ((row, span), x) in self

@@ -1,7 +1,7 @@
 //! What stays the same during one call: the options in the form that the kernels take.
 
 use super::real::{Float, Real};
-use super::simd::{Arithmetic, Isa, Kernels, Rows};
+use super::simd::{Arithmetic, Isa, Kernels, Rows, prefetch};
 use super::visible::{Sight, Stretch, Visible};
 use crate::attention::{Attention, Bias, Inputs, Sinks};
 use crate::view::{AnyView, Element, View};
@@ -161,6 +161,23 @@ impl<'a, T: Float> Call<'a, T> {
                 (finite(alibi.slopes[h]), T::from_f64(position as f64))
             }),
         })
+    }
+
+    /// Asks for the memory of a row's masks and bias, as far as it is in one piece.
+    pub(super) fn prefetch_rows(&self, [b, h, i]: [usize; 3], keys: Range<usize>) {
+        if keys.is_empty() {
+            return;
+        }
+        for (mask, _) in &self.masks {
+            if let Some(rows) = neighbours(mask, b, h, i..i + 1) {
+                prefetch(&rows.row(0)[keys.clone()]);
+            }
+        }
+        if let Some(view) = self.bias().and_then(|bias| T::same(&bias))
+            && let Some(rows) = neighbours(&view, b, h, i..i + 1)
+        {
+            prefetch(&rows.row(0)[keys]);
+        }
     }
 
     /// Whether a mask or bias keeps key j of row `[batch, head, query]`.

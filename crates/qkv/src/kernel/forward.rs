@@ -8,7 +8,7 @@
 use super::block::{CHUNK, Head, Packed, QUERIES, Scratch, State, pack, values_finite};
 use super::call::Call;
 use super::real::Float;
-use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, TILE};
+use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, packed_len};
 use super::visible::Stretch;
 use crate::view_mut::ViewMut;
 use std::ops::Range;
@@ -172,7 +172,7 @@ fn by_head<T: Float>(
                 let stretch = call.visible.stretch(index);
                 let head = head_of(&claim, &stretch);
                 let keys = stretch.keys.len();
-                let tiles = tiles.get(keys.next_multiple_of(TILE) * width);
+                let tiles = tiles.get(packed_len(keys, width));
                 pack(call, head, 0..keys, &mut spare, tiles);
                 finite.clear();
                 if call.visible.moves() || call.drops_single_keys() {
@@ -233,7 +233,7 @@ fn by_wave<T: Float>(
     let stretches: Vec<Stretch> = (0..call.visible.stretches())
         .map(|index| call.visible.stretch(index))
         .collect();
-    let tiles_of = |stretch: &Stretch| stretch.keys.len().next_multiple_of(TILE) * width;
+    let tiles_of = |stretch: &Stretch| packed_len(stretch.keys.len(), width);
     let tiles_of_group: usize = stretches.iter().map(tiles_of).sum();
     let blocks_of_group: usize = stretches
         .iter()
@@ -303,7 +303,7 @@ fn cut<'p, T>(
     for group in groups {
         for (index, stretch) in stretches.iter().enumerate() {
             for keys in blocks(stretch.keys.len()) {
-                let (part, rest) = tiles.split_at_mut(keys.len().next_multiple_of(TILE) * width);
+                let (part, rest) = tiles.split_at_mut(packed_len(keys.len(), width));
                 tiles = rest;
                 if let Some(finite) = finite.next() {
                     jobs.push(Job {

@@ -166,6 +166,10 @@ impl Vector for F32x8 {
         }
     }
     #[inline(always)]
+    unsafe fn prefetch(at: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
     unsafe fn turn(from: *const f32, stride: isize, columns: usize, to: *mut f32) {
         unsafe {
             let mut r = [_mm256_setzero_ps(); 8];
@@ -321,6 +325,10 @@ impl Vector for F64x4 {
                 _mm256_round_pd::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0);
             F64x4(_mm256_sub_pd(self.0, whole))
         }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(at: *const f64) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn turn(from: *const f64, stride: isize, columns: usize, to: *mut f64) {

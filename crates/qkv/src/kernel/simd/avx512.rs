@@ -133,6 +133,10 @@ impl Vector for F32x16 {
         unsafe { F32x16(_mm512_reduce_ps::<_MM_FROUND_NO_EXC>(self.0)) }
     }
     #[inline(always)]
+    unsafe fn prefetch(at: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
     unsafe fn turn(from: *const f32, stride: isize, columns: usize, to: *mut f32) {
         unsafe {
             let mut r = [_mm512_setzero_ps(); 16];
@@ -286,6 +290,10 @@ impl Vector for F64x8 {
     #[inline(always)]
     unsafe fn centred_fraction(self) -> Self {
         unsafe { F64x8(_mm512_reduce_pd::<_MM_FROUND_NO_EXC>(self.0)) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(at: *const f64) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn turn(from: *const f64, stride: isize, columns: usize, to: *mut f64) {

@@ -28,7 +28,7 @@ mod softmax;
 mod values;
 mod vector;
 
-pub use pack::TILE;
+pub use pack::{TILE, packed_len};
 pub use rows::{Aligned, Rows};
 pub use scores::Scores;
 pub use shared::{Claim, Desk, Strip};
@@ -85,6 +85,21 @@ impl Span {
     }
 }
 
+/// Asks for the lines of memory that hold `data`.
+pub fn prefetch<T>(data: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let bytes = data.as_ptr().cast::<i8>();
+        for at in (0..size_of_val(data)).step_by(64) {
+            // SAFETY: every x86-64 processor has this instruction, and it never faults.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(at)) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = data;
+}
+
 /// An instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
@@ -121,6 +136,8 @@ impl Isa {
 
 /// The stages for one number type and instruction set.
 pub struct Kernels<T: 'static> {
+    /// Queries of a tile of the values; see [`Softmax::x`].
+    pub tile_rows: usize,
     /// Packs keys into tiles of [`TILE`]; see `pack`.
     pub pack: fn(Rows<'_, T>, &mut [T]),
     /// Whether no number is infinite or NaN.
@@ -143,9 +160,10 @@ pub struct Kernels<T: 'static> {
     pub burn: fn(usize) -> u64,
 }
 
-/// A table of kernels: `tile_rows × tile_vectors` of the scores, then of the values.
+/// A table of kernels: `queries × registers` of a tile of scores, then of values, then queries of
+/// a tile of values where there are few.
 macro_rules! kernels {
-    ($name:ident, $v:ty, $t:ty, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal) => {
+    ($name:ident, $v:ty, $t:ty, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal, $stream:literal) => {
         static $name: Kernels<$t> = {
             kernels!(@each $(#[$feature])*,
                 fn pack(rows: Rows<'_, $t>, out: &mut [$t]) -> () = pack::run::<$v>;
@@ -154,12 +172,15 @@ macro_rules! kernels {
                 fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = softmax::bend::<$v>;
                 fn softmax(args: &mut Softmax<'_, $t>) -> () = softmax::run::<$v, $vr>;
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
-                fn values(args: &Values<'_, $t>, sums: &mut [$t]) -> () = values::run::<$v, $vr, $vn>;
+                fn values(args: &Values<'_, $t>, sums: &mut [$t]) -> () = values::run::<$v, $vr, $vn, $stream>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
                 fn finish(sums: &[$t], factor: $t, out: &mut [$t]) -> () = values::finish::<$v>;
                 fn burn(rounds: usize) -> u64 = limit::run::<$v>;
             );
-            Kernels { pack, all_finite, scores, bend, softmax, correction, values, add, finish, burn }
+            Kernels {
+                tile_rows: $vr, pack, all_finite, scores, bend, softmax, correction, values, add,
+                finish, burn,
+            }
         };
     };
     // The features of a table cannot be repeated inside the repetition of its functions.
@@ -184,18 +205,18 @@ macro_rules! kernels {
     };
 }
 
-kernels!(PORTABLE_F32, portable::Four<f32>, f32, , 4 x 2, 4 x 2);
-kernels!(PORTABLE_F64, portable::Four<f64>, f64, , 4 x 2, 4 x 2);
+kernels!(PORTABLE_F32, portable::Four<f32>, f32, , 4 x 2, 4 x 2, 1);
+kernels!(PORTABLE_F64, portable::Four<f64>, f64, , 4 x 2, 4 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2_F32, avx2::F32x8, f32, #[target_feature(enable = "avx2,fma")], 6 x 2, 6 x 2);
+kernels!(AVX2_F32, avx2::F32x8, f32, #[target_feature(enable = "avx2,fma")], 6 x 2, 6 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2_F64, avx2::F64x4, f64, #[target_feature(enable = "avx2,fma")], 6 x 2, 6 x 2);
+kernels!(AVX2_F64, avx2::F64x4, f64, #[target_feature(enable = "avx2,fma")], 6 x 2, 6 x 2, 1);
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX512_F32, avx512::F32x16, f32,
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 6 x 4, 6 x 4);
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 6 x 4, 6 x 4, 2);
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX512_F64, avx512::F64x8, f64,
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4);
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4, 2);
 
 /// The table of an instruction set; the portable one where the processor does not have it.
 macro_rules! choose {

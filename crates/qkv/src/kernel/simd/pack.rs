@@ -9,6 +9,15 @@ use super::vector::Vector;
 /// Keys of a tile, whatever the number type and instruction set.
 pub const TILE: usize = 16;
 
+/// Keys that memory is asked for ahead of those being packed: long caches are read at the speed of
+/// memory only so. What follows the last key is asked for, too: it is the next block, or nothing.
+const AHEAD: usize = 2 * TILE;
+
+/// Numbers that so many packed keys take.
+pub fn packed_len(keys: usize, width: usize) -> usize {
+    keys.next_multiple_of(TILE) * width
+}
+
 /// Packs all rows; lanes of the last tile that no key fills are 0.
 ///
 /// # Panics
@@ -17,7 +26,10 @@ pub const TILE: usize = 16;
 pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
     let width = rows.width();
     let full = rows.count() / TILE;
-    assert!(out.len() >= rows.count().div_ceil(TILE) * TILE * width);
+    assert!(out.len() >= packed_len(rows.count(), width));
+    let line = 64 / size_of::<V::T>();
+    let lines = width.div_ceil(line);
+    let mut ahead = 0;
     for (tile, out) in out.chunks_exact_mut(TILE * width).enumerate().take(full) {
         let mut d = 0;
         while d < width {
@@ -32,6 +44,14 @@ pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
                     );
                     let to = out.as_mut_ptr().add(d * TILE + lane);
                     V::turn(from, rows.stride(), columns, to);
+                    // As many lines as were read, in the order of memory.
+                    for _ in 0..V::LANES * columns * size_of::<V::T>() / 64 {
+                        let (row, part) = (ahead / lines + AHEAD, ahead % lines);
+                        V::prefetch(rows.pointer().wrapping_offset(
+                            row as isize * rows.stride() + (part * line) as isize,
+                        ));
+                        ahead += 1;
+                    }
                 }
                 lane += V::LANES;
             }

@@ -128,6 +128,8 @@ macro_rules! four {
                 Four(self.0.map(|x| x - x.round_ties_even()))
             }
             #[inline(always)]
+            unsafe fn prefetch(_: *const $t) {}
+            #[inline(always)]
             unsafe fn turn(from: *const $t, stride: isize, columns: usize, to: *mut $t) {
                 for r in 0..4 {
                     for c in 0..columns {

@@ -9,7 +9,7 @@
 //! cache while all queries of the block pass.
 
 use super::super::real::Real;
-use super::pack::TILE;
+use super::pack::{TILE, packed_len};
 use super::rows::Rows;
 use super::vector::Vector;
 use super::{BLOCK, STRIDE, Span};
@@ -37,11 +37,14 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
     let (rows, width) = (args.q.count(), args.q.width());
     let last = args.spans.iter().map(|span| span.to).max().unwrap_or(0);
     assert!(args.spans.len() == rows && last <= BLOCK);
-    assert!(args.k.len() >= last.div_ceil(TILE) * TILE * width);
+    assert!(args.k.len() >= packed_len(last, width));
     assert!(out.len() >= rows * STRIDE);
-    let mut group = 0;
-    while group < last {
-        let end = (group + N * V::LANES).min(last);
+    let vectors = last.div_ceil(V::LANES);
+    let groups = vectors.div_ceil(N);
+    for group in 0..groups {
+        // Of about equal size, since a tile of a single register is slow.
+        let end = (vectors * (group + 1) / groups * V::LANES).min(last);
+        let group = vectors * group / groups * V::LANES;
         let mut row = 0;
         while row < rows {
             let height = R.min(rows - row);
@@ -63,15 +66,41 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
                         first_key: first * V::LANES,
                         out: out.as_mut_ptr().add(row * STRIDE),
                     };
-                    let mut done = 0;
-                    while done < vectors {
-                        done += tile.some::<V, N>(height, done, vectors - done);
+                    match vectors {
+                        1 => tile.high::<V, 1>(height),
+                        2 => tile.high::<V, 2>(height),
+                        3 => tile.high::<V, 3>(height),
+                        _ => tile.high::<V, N>(height),
                     }
                 }
             }
             row += height;
         }
-        group += N * V::LANES;
+    }
+}
+
+/// Columns between two tests of the loop.
+const UNROLL: usize = 4;
+
+/// Adds column d to all sums of a tile.
+#[inline(always)]
+unsafe fn step<V: Vector, const R: usize, const N: usize>(
+    sums: &mut [[V; N]; R],
+    keys: &[*const V::T; N],
+    queries: &[*const V::T; R],
+    d: usize,
+) {
+    unsafe {
+        let mut k = [V::splat(V::T::ZERO); N];
+        for n in 0..N {
+            k[n] = V::load(keys[n].add(d * TILE));
+        }
+        for r in 0..R {
+            let q = V::splat(*queries[r].add(d));
+            for n in 0..N {
+                sums[r][n] = q.fma(k[n], sums[r][n]);
+            }
+        }
     }
 }
 
@@ -86,46 +115,24 @@ struct Tile<T> {
 }
 
 impl<T: Real> Tile<T> {
-    /// Computes at most N registers of keys from the `skip`-th on; returns how many.
     #[inline(always)]
-    unsafe fn some<V: Vector<T = T>, const N: usize>(
-        &self,
-        height: usize,
-        skip: usize,
-        vectors: usize,
-    ) -> usize {
-        unsafe {
-            if vectors >= N {
-                self.high::<V, N>(height, skip);
-                N
-            } else if vectors >= 2 {
-                self.high::<V, 2>(height, skip);
-                2
-            } else {
-                self.high::<V, 1>(height, skip);
-                1
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn high<V: Vector<T = T>, const N: usize>(&self, height: usize, skip: usize) {
+    unsafe fn high<V: Vector<T = T>, const N: usize>(&self, height: usize) {
         unsafe {
             match height {
-                1 => self.compute::<V, 1, N>(skip),
-                2 => self.compute::<V, 2, N>(skip),
-                3 => self.compute::<V, 3, N>(skip),
-                4 => self.compute::<V, 4, N>(skip),
-                5 => self.compute::<V, 5, N>(skip),
-                _ => self.compute::<V, 6, N>(skip),
+                1 => self.compute::<V, 1, N>(),
+                2 => self.compute::<V, 2, N>(),
+                3 => self.compute::<V, 3, N>(),
+                4 => self.compute::<V, 4, N>(),
+                5 => self.compute::<V, 5, N>(),
+                _ => self.compute::<V, 6, N>(),
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize>(&self, skip: usize) {
+    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize>(&self) {
         unsafe {
-            let first = self.first_key + skip * V::LANES;
+            let first = self.first_key;
             let mut keys = [self.k; N];
             for n in 0..N {
                 let key = first + n * V::LANES;
@@ -136,17 +143,16 @@ impl<T: Real> Tile<T> {
                 queries[r] = self.q.wrapping_offset(r as isize * self.q_stride);
             }
             let mut sums = [[V::splat(T::ZERO); N]; R];
-            for d in 0..self.width {
-                let mut k = [V::splat(T::ZERO); N];
-                for n in 0..N {
-                    k[n] = V::load(keys[n].add(d * TILE));
+            let mut d = 0;
+            while d + UNROLL <= self.width {
+                for d in d..d + UNROLL {
+                    step(&mut sums, &keys, &queries, d);
                 }
-                for r in 0..R {
-                    let q = V::splat(*queries[r].add(d));
-                    for n in 0..N {
-                        sums[r][n] = q.fma(k[n], sums[r][n]);
-                    }
-                }
+                d += UNROLL;
+            }
+            while d < self.width {
+                step(&mut sums, &keys, &queries, d);
+                d += 1;
             }
             for r in 0..R {
                 for n in 0..N {

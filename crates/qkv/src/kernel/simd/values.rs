@@ -26,6 +26,12 @@ pub struct Values<'a, T> {
     pub start: Start<'a, T>,
 }
 
+/// Up to so many queries, values are taken to come from memory.
+const STREAM: usize = 8;
+
+/// How far ahead rows of values are asked for then.
+const ROWS_AHEAD: isize = 32;
+
 /// What the sums of a block begin with.
 #[derive(Clone, Copy)]
 pub enum Start<'a, T> {
@@ -47,7 +53,7 @@ pub fn sums_stride(width: usize) -> usize {
 /// # Panics
 /// If an argument is shorter than the spans need.
 #[inline(always)]
-pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
+pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: usize>(
     args: &Values<'_, V::T>,
     sums: &mut [V::T],
 ) {
@@ -59,12 +65,15 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
         assert!(factors.len() >= rows);
     }
     let vectors = width.div_ceil(V::LANES);
-    let passes = vectors.div_ceil(N);
+    // Values that few queries use come from memory: whole rows in one pass, asked for ahead.
+    let stream = rows <= STREAM;
+    let (tile_rows, tile_vectors) = if stream { (FEW, 8) } else { (R, N) };
+    let passes = vectors.div_ceil(tile_vectors);
     for pass in 0..passes {
         let (first, end) = (vectors * pass / passes, vectors * (pass + 1) / passes);
         let mut row = 0;
         while row < rows {
-            let height = R.min(rows - row);
+            let height = tile_rows.min(rows - row);
             let span =
                 Span::union(&args.spans[row..row + height]).within(args.keys.from, args.keys.to);
             // SAFETY: the tile's queries, keys and columns exist: see the assertions above; its
@@ -88,11 +97,15 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
                     sums: sums.as_mut_ptr().add(row * stride + first * V::LANES),
                     sums_stride: stride,
                 };
-                match end - first {
-                    1 => tile.high::<V, 1>(height),
-                    2 => tile.high::<V, 2>(height),
-                    3 => tile.high::<V, 3>(height),
-                    _ => tile.high::<V, N>(height),
+                if stream {
+                    tile.stream::<V>(height, end - first, row == 0);
+                } else {
+                    match end - first {
+                        1 => tile.high::<V, 1>(height),
+                        2 => tile.high::<V, 2>(height),
+                        3 => tile.high::<V, 3>(height),
+                        _ => tile.high::<V, N>(height),
+                    }
                 }
             }
             row += height;
@@ -119,18 +132,47 @@ impl<T: Real> Tile<T> {
     unsafe fn high<V: Vector<T = T>, const N: usize>(&self, height: usize) {
         unsafe {
             match height {
-                1 => self.compute::<V, 1, N>(),
-                2 => self.compute::<V, 2, N>(),
-                3 => self.compute::<V, 3, N>(),
-                4 => self.compute::<V, 4, N>(),
-                5 => self.compute::<V, 5, N>(),
-                _ => self.compute::<V, 6, N>(),
+                1 => self.compute::<V, 1, N, false>(),
+                2 => self.compute::<V, 2, N, false>(),
+                3 => self.compute::<V, 3, N, false>(),
+                4 => self.compute::<V, 4, N, false>(),
+                5 => self.compute::<V, 5, N, false>(),
+                _ => self.compute::<V, 6, N, false>(),
+            }
+        }
+    }
+
+    /// One or two queries; the first tile asks for the rows ahead.
+    #[inline(always)]
+    unsafe fn stream<V: Vector<T = T>>(&self, height: usize, vectors: usize, first: bool) {
+        unsafe {
+            match (vectors, first) {
+                (1, _) => self.low::<V, 1, true>(height),
+                (2, _) => self.low::<V, 2, true>(height),
+                (3, _) => self.low::<V, 3, true>(height),
+                (4, true) => self.low::<V, 4, true>(height),
+                (4, false) => self.low::<V, 4, false>(height),
+                (5, _) => self.low::<V, 5, true>(height),
+                (6, _) => self.low::<V, 6, true>(height),
+                (7, _) => self.low::<V, 7, true>(height),
+                (_, true) => self.low::<V, 8, true>(height),
+                (_, false) => self.low::<V, 8, false>(height),
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize>(&self) {
+    unsafe fn low<V: Vector<T = T>, const N: usize, const AHEAD: bool>(&self, height: usize) {
+        unsafe {
+            match height {
+                1 => self.compute::<V, 1, N, AHEAD>(),
+                _ => self.compute::<V, 2, N, AHEAD>(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize, const AHEAD: bool>(&self) {
         unsafe {
             let mut sums = [[V::splat(T::ZERO); N]; R];
             if !self.zero {
@@ -157,6 +199,14 @@ impl<T: Real> Tile<T> {
                     let p = V::splat(*self.p.add(r * STRIDE + j));
                     for n in 0..N {
                         sums[r][n] = p.fma(v[n], sums[r][n]);
+                    }
+                }
+                if AHEAD {
+                    let ahead = row.wrapping_offset(ROWS_AHEAD * self.v_stride);
+                    let mut n = 0;
+                    while n < N {
+                        V::prefetch(ahead.wrapping_add(n * V::LANES));
+                        n += 64 / (V::LANES * size_of::<T>());
                     }
                 }
                 row = row.wrapping_offset(self.v_stride);

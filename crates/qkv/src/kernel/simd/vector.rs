@@ -54,6 +54,8 @@ pub(super) trait Vector: Copy {
     unsafe fn scale(self, exponent: Self) -> Self;
     /// self − round(self), in [−½, ½], for |self| below 2¹⁶.
     unsafe fn centred_fraction(self) -> Self;
+    /// Asks for the line of memory at `at`, which may be any address.
+    unsafe fn prefetch(at: *const Self::T);
     /// Turns `LANES` rows of up to `LANES` columns: `to[c·16 + r] = from[r·stride + c]` for
     /// r < LANES and c < columns. All rows must be readable for `columns` numbers.
     unsafe fn turn(from: *const Self::T, stride: isize, columns: usize, to: *mut Self::T);
