@@ -7,8 +7,8 @@
 use super::call::Call;
 use super::real::{Float, Real};
 use super::simd::{
-    Aligned, BLOCK, Bend, Claim, Rows, STRIDE, Scores, Softmax, Span, Start, TILE, Values,
-    packed_len, prefetch, sums_stride,
+    Aligned, BLOCK, Bend, Claim, MaskedSoftmax, Rows, STRIDE, Scores, Softmax, Span, Start, TILE,
+    Values, packed_len, prefetch, sums_stride,
 };
 use super::visible::{Sight, Stretch};
 use std::ops::Range;
@@ -249,6 +249,18 @@ impl<T: Float> Scratch<T> {
             self.chunk.sums.get(rows * stride).fill(T::ZERO);
             return;
         }
+        if call.bends() {
+            // `bend` asks for the blocks that follow.
+            let first = from / BLOCK * BLOCK;
+            for row in &self.rows {
+                let keys = first..row.sight.to.min(first + BLOCK).max(first);
+                let start = head.stretch.keys.start;
+                call.prefetch_rows(
+                    [head.batch, row.head, row.query],
+                    start + keys.start..start + keys.end,
+                );
+            }
+        }
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             self.score(call, head, packed, block);
             let first = block == from / BLOCK;
@@ -368,6 +380,38 @@ impl<T: Float> Scratch<T> {
         }
     }
 
+    /// The softmax of a tile of rows that differ from q·k by masks alone, without writing the
+    /// masked scores.
+    fn exponentiate_masked(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        block: usize,
+        tile: Range<usize>,
+    ) {
+        let x = self.x.get(self.rows.len() * STRIDE);
+        let union = Span::union(&self.spans[tile.clone()]);
+        let keys = head.stretch.keys.start + block * BLOCK;
+        for i in tile {
+            let (row, span) = (&self.rows[i], self.spans[i]);
+            let at = [head.batch, row.head, row.query];
+            let next = keys + BLOCK..(keys + 2 * BLOCK).min(head.stretch.keys.start + row.sight.to);
+            call.prefetch_rows(at, next);
+            let Some(mask) = call.mask_row(at, keys..keys + span.to, &mut self.mask) else {
+                continue;
+            };
+            self.corrections[i] = (call.kernels.masked)(&mut MaskedSoftmax {
+                span,
+                union,
+                x: &mut x[i * STRIDE..][..STRIDE],
+                max: &mut self.chunk.max[i],
+                sums: &mut self.chunk.lanes[i],
+                c: call.c,
+                mask,
+            });
+        }
+    }
+
     fn exponentiate(&mut self, call: &Call<'_, T>, head: Head<'_>, block: usize, guarded: bool) {
         let rows = self.rows.len();
         self.corrections.resize(rows, T::ONE);
@@ -382,6 +426,10 @@ impl<T: Float> Scratch<T> {
         };
         for first in (0..rows).step_by(step) {
             let tile = first..(first + step).min(rows);
+            if !guarded && call.only_masks() {
+                self.exponentiate_masked(call, head, block, tile);
+                continue;
+            }
             self.bend(call, head, block, tile.clone());
             let x = &mut self.x.get(rows * STRIDE)[first * STRIDE..tile.end * STRIDE];
             if guarded {

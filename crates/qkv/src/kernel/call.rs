@@ -90,6 +90,11 @@ impl<'a, T: Float> Call<'a, T> {
         self.bend.is_some() || !self.masks.is_empty()
     }
 
+    /// Whether x is q·k, with masks.
+    pub(super) fn only_masks(&self) -> bool {
+        self.bend.is_none() && !self.masks.is_empty()
+    }
+
     fn bias(&self) -> Option<AnyView<'a>> {
         self.bend.as_ref().and_then(|bend| bend.bias)
     }
@@ -112,9 +117,9 @@ impl<'a, T: Float> Call<'a, T> {
         'a: 'r,
     {
         if let [(mask, kept)] = &self.masks[..]
-            && let Some(rows) = neighbours(mask, b, h, i..i + 1)
+            && let Some(row) = piece(mask, [b, h, i], keys.clone())
         {
-            return Some((&rows.row(0)[keys], *kept));
+            return Some((row, *kept));
         }
         let ((mask, kept), others) = self.masks.split_first()?;
         let row = buffer;
@@ -143,9 +148,9 @@ impl<'a, T: Float> Call<'a, T> {
         let bend = self.bend.as_ref()?;
         let bias = bend.bias.map(|bias| {
             if let Some(view) = T::same(&bias)
-                && let Some(rows) = neighbours(&view, b, h, i..i + 1)
+                && let Some(row) = piece(&view, [b, h, i], keys.clone())
             {
-                return &rows.row(0)[keys.clone()];
+                return row;
             }
             buffer.clear();
             buffer.extend(keys.clone().map(|j| finite::<T>(bias.get([b, h, i, j]))));
@@ -164,19 +169,15 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     /// Asks for the memory of a row's masks and bias, as far as it is in one piece.
-    pub(super) fn prefetch_rows(&self, [b, h, i]: [usize; 3], keys: Range<usize>) {
+    pub(super) fn prefetch_rows(&self, row: [usize; 3], keys: Range<usize>) {
         if keys.is_empty() {
             return;
         }
         for (mask, _) in &self.masks {
-            if let Some(rows) = neighbours(mask, b, h, i..i + 1) {
-                prefetch(&rows.row(0)[keys.clone()]);
-            }
+            prefetch(piece(mask, row, keys.clone()).unwrap_or_default());
         }
-        if let Some(view) = self.bias().and_then(|bias| T::same(&bias))
-            && let Some(rows) = neighbours(&view, b, h, i..i + 1)
-        {
-            prefetch(&rows.row(0)[keys]);
+        if let Some(view) = self.bias().and_then(|bias| T::same(&bias)) {
+            prefetch(piece(&view, row, keys).unwrap_or_default());
         }
     }
 
@@ -214,6 +215,25 @@ fn finite<T: Real>(x: f64) -> T {
         return if x > 0.0 { T::MAX } else { -T::MAX };
     }
     y
+}
+
+/// Some neighbouring keys of a row of a mask or bias, if they are neighbours in memory.
+fn piece<'a, T: Copy>(
+    view: &View<'a, T>,
+    [b, h, i]: [usize; 3],
+    keys: Range<usize>,
+) -> Option<&'a [T]> {
+    let strides = view.strides();
+    if strides[3] != 1 {
+        return None;
+    }
+    let (data, offset) = view.raw();
+    let start = offset as isize
+        + b as isize * strides[0]
+        + h as isize * strides[1]
+        + i as isize * strides[2]
+        + keys.start as isize;
+    Some(&data[start as usize..start as usize + keys.len()])
 }
 
 /// Rows of one head whose columns are neighbours, if they are.

@@ -19,9 +19,13 @@ fn lanes(from: usize, to: usize) -> u32 {
 #[inline(always)]
 unsafe fn kept_bits(from: *const bool, n: usize, kept: bool) -> u16 {
     unsafe {
-        let known = lanes(0, n) as u16;
         // A bool is one byte, 0 or 1.
-        let bytes = _mm_maskz_loadu_epi8(known, from.cast());
+        let (known, bytes) = if n >= 16 {
+            (u16::MAX, _mm_loadu_si128(from.cast()))
+        } else {
+            let known = lanes(0, n) as u16;
+            (known, _mm_maskz_loadu_epi8(known, from.cast()))
+        };
         let set = _mm_test_epi8_mask(bytes, bytes);
         if kept { set } else { !set & known }
     }

@@ -48,28 +48,77 @@ pub(super) unsafe fn run<V: Vector, const R: usize>(args: &mut Softmax<'_, V::T>
             // SAFETY: row i has STRIDE numbers, and spans rounded up to a tile end within them.
             unsafe {
                 let x = args.x.as_mut_ptr().add(i * STRIDE);
-                args.corrections[i] = one_row::<V>(
-                    x,
-                    args.spans[i],
-                    union,
-                    &mut args.max[i],
-                    &mut args.sums[i],
-                    args.c,
-                );
+                let (max, sums) = (&mut args.max[i], &mut args.sums[i]);
+                let row = (x, args.spans[i], union);
+                args.corrections[i] = one_row::<V, false>(row, max, sums, args.c, (&[], true));
             }
         }
         row += height;
     }
 }
 
+/// As [`Softmax`], of one row and with a mask.
+pub struct MaskedSoftmax<'a, T> {
+    /// The row's keys.
+    pub span: Span,
+    /// The union of the spans of its tile of queries.
+    pub union: Span,
+    /// Its scores, [`STRIDE`] of them.
+    pub x: &'a mut [T],
+    /// Its running maximum.
+    pub max: &'a mut T,
+    /// Its running sums.
+    pub sums: &'a mut [T; TILE],
+    /// c, which is not negative.
+    pub c: T,
+    /// The mask from key 0 of the block to the end of the span, and what its value is for kept
+    /// keys.
+    pub mask: (&'a [bool], bool),
+}
+
+/// Returns the correction.
+///
+/// # Panics
+/// If an argument is shorter than the spans need.
 #[inline(always)]
-unsafe fn one_row<V: Vector>(
-    x: *mut V::T,
-    span: Span,
-    union: Span,
+pub(super) unsafe fn masked<V: Vector>(args: &mut MaskedSoftmax<'_, V::T>) -> V::T {
+    assert!(args.span.to <= BLOCK && args.union.to <= BLOCK && args.x.len() >= STRIDE);
+    assert!(args.mask.0.len() >= args.span.to);
+    let row = (args.x.as_mut_ptr(), args.span, args.union);
+    // SAFETY: the spans lie in the row, rounded up to a tile, and the mask has the row's span.
+    unsafe { one_row::<V, true>(row, args.max, args.sums, args.c, args.mask) }
+}
+
+/// Numbers of a row from `at` on, −∞ where the mask drops them.
+#[inline(always)]
+unsafe fn load<V: Vector, const MASK: bool>(
+    x: *const V::T,
+    at: usize,
+    to: usize,
+    (mask, kept): (&[bool], bool),
+) -> V {
+    unsafe {
+        let y = V::load(x.add(at));
+        if MASK {
+            let from = mask.as_ptr().wrapping_add(at);
+            if to == usize::MAX || at + V::LANES <= to {
+                y.dropped_unless(from, V::LANES, kept)
+            } else {
+                y.dropped_unless(from, to.saturating_sub(at), kept)
+            }
+        } else {
+            y
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn one_row<V: Vector, const MASK: bool>(
+    (x, span, union): (*mut V::T, Span, Span),
     max: &mut V::T,
     sums: &mut [V::T; TILE],
     c: V::T,
+    mask: (&[bool], bool),
 ) -> V::T {
     unsafe {
         if span.is_empty() {
@@ -84,16 +133,19 @@ unsafe fn one_row<V: Vector>(
         if end > span.to {
             drop_outside::<V>(x, end - TILE, span);
         }
+        // Up to here whole registers, of the mask too.
+        let whole = if MASK { span.to / TILE * TILE } else { end };
         let mut largest = [V::splat(*max); 4];
         let mut at = first;
-        while at + 4 * V::LANES <= end {
+        while at + 4 * V::LANES <= whole {
             for n in 0..4 {
-                largest[n] = V::load(x.add(at + n * V::LANES)).max(largest[n]);
+                let y = load::<V, MASK>(x, at + n * V::LANES, usize::MAX, mask);
+                largest[n] = y.max(largest[n]);
             }
             at += 4 * V::LANES;
         }
         while at < end {
-            largest[0] = V::load(x.add(at)).max(largest[0]);
+            largest[0] = load::<V, MASK>(x, at, span.to, mask).max(largest[0]);
             at += V::LANES;
         }
         let new = largest[0]
@@ -110,30 +162,23 @@ unsafe fn one_row<V: Vector>(
         *max = new;
 
         let (taken, c) = (V::splat(taken), V::splat(c));
-        if V::LANES == TILE {
-            let mut sum = V::load(sums.as_ptr()).mul(V::splat(correction));
-            let mut at = first;
-            while at < end {
-                let p = exp2(V::load(x.add(at)).sub(taken).mul(c));
+        let mut lane = 0;
+        while lane < TILE {
+            let mut sum = V::load(sums.as_ptr().add(lane)).mul(V::splat(correction));
+            let mut at = first + lane;
+            while at < whole {
+                let p = exp2(load::<V, MASK>(x, at, usize::MAX, mask).sub(taken).mul(c));
                 p.store(x.add(at));
                 sum = sum.add(p);
                 at += TILE;
             }
-            sum.store(sums.as_mut_ptr());
-        } else {
-            let mut lane = 0;
-            while lane < TILE {
-                let mut sum = V::load(sums.as_ptr().add(lane)).mul(V::splat(correction));
-                let mut at = first + lane;
-                while at < end {
-                    let p = exp2(V::load(x.add(at)).sub(taken).mul(c));
-                    p.store(x.add(at));
-                    sum = sum.add(p);
-                    at += TILE;
-                }
-                sum.store(sums.as_mut_ptr().add(lane));
-                lane += V::LANES;
+            if at < end {
+                let p = exp2(load::<V, MASK>(x, at, span.to, mask).sub(taken).mul(c));
+                p.store(x.add(at));
+                sum = sum.add(p);
             }
+            sum.store(sums.as_mut_ptr().add(lane));
+            lane += V::LANES;
         }
         zero::<V>(x, union.from, first);
         zero::<V>(x, end, union.to);
@@ -219,42 +264,106 @@ pub(super) unsafe fn bend<V: Vector>(args: &Bend<'_, V::T>, x: &mut [V::T]) {
     {
         assert!(bias.len() >= span.to);
     }
-    let mut at = span.from / V::LANES * V::LANES;
-    while at < span.to {
-        let n = V::LANES.min(span.to - at);
-        // SAFETY: loads and stores lie in `x`, of masks and biases only n numbers are read.
-        unsafe {
-            let to = x.as_mut_ptr().add(at);
-            let mut y = V::load(to);
-            if let Some(arithmetic) = &args.arithmetic {
-                let zero = V::splat(V::T::ZERO);
-                if let Some(inner) = arithmetic.inner {
-                    y = tanh(y.mul(V::splat(inner)));
-                }
-                let factor = V::splat(arithmetic.factor);
-                let bias = match arithmetic.bias {
-                    Some(bias) if n == V::LANES => V::load(bias.as_ptr().add(at)),
-                    Some(bias) => V::load_first(bias.as_ptr().add(at), n),
-                    None => zero,
-                };
-                y = y.fma(factor, bias);
-                if let Some((slope, position)) = arithmetic.alibi {
-                    let mut lanes = [V::T::ZERO; TILE];
-                    for (lane, key) in lanes.iter_mut().zip(at..at + V::LANES) {
-                        *lane = V::T::from_f64(key as f64);
-                    }
-                    let distance = V::splat(position).sub(V::load(lanes.as_ptr())).abs();
-                    y = V::splat(-slope).fma(distance, y);
-                }
-                if arithmetic.bias.is_some() {
-                    y = y.dropped_where_neg_inf(bias);
-                }
+    let a = args.arithmetic.as_ref();
+    let (softcap, bias, alibi) = (
+        a.is_some_and(|a| a.inner.is_some()),
+        a.is_some_and(|a| a.bias.is_some()),
+        a.is_some_and(|a| a.alibi.is_some()),
+    );
+    // SAFETY: the slices reach to the end of the span. What is common has loops of its own.
+    unsafe {
+        match (a.is_some(), softcap, bias, alibi, args.mask.is_some()) {
+            (false, .., true) => bend_row::<V, false, false, false, false, true>(args, x),
+            (true, false, true, false, false) => {
+                bend_row::<V, true, false, true, false, false>(args, x);
             }
-            if let Some((mask, kept)) = args.mask {
-                y = y.dropped_unless(mask.as_ptr().add(at), n, kept);
+            (true, true, false, false, false) => {
+                bend_row::<V, true, true, false, false, false>(args, x);
             }
-            y.store(to);
+            (true, false, false, true, false) => {
+                bend_row::<V, true, false, false, true, false>(args, x);
+            }
+            _ => bend_row::<V, true, true, true, true, true>(args, x),
         }
-        at += V::LANES;
+    }
+}
+
+/// What is `false` is not there; what is `true` may be.
+#[inline(always)]
+unsafe fn bend_row<
+    V: Vector,
+    const ARITHMETIC: bool,
+    const SOFTCAP: bool,
+    const BIAS: bool,
+    const ALIBI: bool,
+    const MASK: bool,
+>(
+    args: &Bend<'_, V::T>,
+    x: &mut [V::T],
+) {
+    let span = args.span;
+    let mut at = span.from / V::LANES * V::LANES;
+    // SAFETY: loads and stores lie in `x`, of masks and biases only what the span has is read.
+    unsafe {
+        while at + V::LANES <= span.to {
+            bend_some::<V, ARITHMETIC, SOFTCAP, BIAS, ALIBI, MASK>(args, x, at, V::LANES);
+            at += V::LANES;
+        }
+        if at < span.to {
+            bend_some::<V, ARITHMETIC, SOFTCAP, BIAS, ALIBI, MASK>(args, x, at, span.to - at);
+        }
+    }
+}
+
+/// One register, of which n numbers count.
+#[inline(always)]
+unsafe fn bend_some<
+    V: Vector,
+    const ARITHMETIC: bool,
+    const SOFTCAP: bool,
+    const BIAS: bool,
+    const ALIBI: bool,
+    const MASK: bool,
+>(
+    args: &Bend<'_, V::T>,
+    x: &mut [V::T],
+    at: usize,
+    n: usize,
+) {
+    unsafe {
+        let to = x.as_mut_ptr().add(at);
+        let mut y = V::load(to);
+        if ARITHMETIC && let Some(arithmetic) = &args.arithmetic {
+            if SOFTCAP && let Some(inner) = arithmetic.inner {
+                y = tanh(y.mul(V::splat(inner)));
+            }
+            let mut bias = V::splat(V::T::ZERO);
+            if BIAS && let Some(from) = arithmetic.bias {
+                let from = from.as_ptr().add(at);
+                bias = if n == V::LANES {
+                    V::load(from)
+                } else {
+                    V::load_first(from, n)
+                };
+            }
+            y = y.fma(V::splat(arithmetic.factor), bias);
+            if ALIBI && let Some((slope, position)) = arithmetic.alibi {
+                let mut lanes = [V::T::ZERO; TILE];
+                for (lane, key) in lanes.iter_mut().zip(at..at + V::LANES) {
+                    *lane = V::T::from_f64(key as f64);
+                }
+                let distance = V::splat(position).sub(V::load(lanes.as_ptr())).abs();
+                y = V::splat(-slope).fma(distance, y);
+            }
+            // However low, a finite number does not drop a key; NaN stays.
+            y = V::splat(-V::T::MAX).max(y);
+            if BIAS {
+                y = y.dropped_where_neg_inf(bias);
+            }
+        }
+        if MASK && let Some((mask, kept)) = args.mask {
+            y = y.dropped_unless(mask.as_ptr().add(at), n, kept);
+        }
+        y.store(to);
     }
 }
