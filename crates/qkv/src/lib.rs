@@ -8,6 +8,7 @@
 //! plain `f64` loops.
 
 pub mod attention;
+pub mod cache;
 pub mod definition;
 pub mod error;
 pub mod kernel;
@@ -19,10 +20,12 @@ pub mod view;
 pub mod view_mut;
 
 pub use attention::{Alibi, Attention, Bias, Dropout, Inputs, Scale, Sinks};
+pub use cache::Cache;
 pub use definition::Output;
 pub use error::{Error, Result};
 pub use kernel::{
-    Float, Isa, Options, Rows, bound, fma_burst, forward, forward_into, forward_with,
+    Float, Isa, Options, Part, Rows, bound, fma_burst, forward, forward_into, forward_with, merge,
+    scores, weights,
 };
 pub use layer::{Block, Layer, Linear, Place, RmsNorm};
 pub use mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};

@@ -8,13 +8,13 @@ use super::call::Call;
 use super::real::{Float, Real};
 use super::simd::{
     Aligned, BLOCK, Bend, Claim, MaskedSoftmax, Rows, STRIDE, Scores, Softmax, Span, Start, TILE,
-    Values, packed_len, prefetch, sums_stride,
+    Values, packed_len, sums_stride,
 };
 use super::visible::{Sight, Stretch};
 use std::ops::Range;
 
 /// Queries of a block at most.
-pub(super) const QUERIES: usize = 96;
+pub(super) const BLOCK_QUERIES: usize = 96;
 
 /// Keys of a chunk: what decoding shares out over threads. A multiple of [`BLOCK`].
 pub(super) const CHUNK: usize = 2048;
@@ -314,14 +314,59 @@ impl<T: Float> Scratch<T> {
         );
     }
 
-    /// The numbers that [`Scratch::score`] left for each row, and its span of the block.
-    pub(super) fn scored(&mut self) -> impl Iterator<Item = (Row, Span, &[T])> {
-        let x = self.x.get(self.rows.len() * STRIDE);
-        self.rows
-            .iter()
-            .zip(&self.spans)
-            .zip(x.chunks_exact(STRIDE))
-            .map(|((&row, &span), x)| (row, span, x))
+    /// Recomputes numbers of the rows for some keys of the stretch and hands them to
+    /// `visit(row, first key, numbers)`, for the keys that the row sees: scores in natural units,
+    /// or weights by the maximum and sum that [`Scratch::run`] left.
+    pub(super) fn each_row(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        keys: Range<usize>,
+        weights: bool,
+        mut visit: impl FnMut(&Row, usize, &[T]),
+    ) {
+        if keys.is_empty() {
+            return;
+        }
+        let rows = self.rows.len();
+        for block in keys.start / BLOCK..keys.end.div_ceil(BLOCK) {
+            self.score(call, head, None, block);
+            self.bend(call, head, block, 0..rows);
+            let x = self.x.get(rows * STRIDE);
+            if weights {
+                self.corrections.resize(rows, T::ONE);
+                // The maximum is the final one already, so it stays.
+                (call.kernels.softmax)(&mut Softmax {
+                    spans: &self.spans,
+                    x,
+                    max: &mut self.total.max,
+                    sums: &mut vec![[T::ZERO; TILE]; rows],
+                    corrections: &mut self.corrections,
+                    c: call.c,
+                });
+            }
+            let first = block * BLOCK;
+            for ((i, row), x) in self.rows.iter().enumerate().zip(x.chunks_exact_mut(STRIDE)) {
+                let from = self.spans[i].from.max(keys.start.saturating_sub(first));
+                let to = self.spans[i].to.min(keys.end - first);
+                if from >= to {
+                    continue;
+                }
+                let x = &mut x[from..to];
+                if weights {
+                    let (max, lanes) = (self.total.max[i], &self.total.lanes[i]);
+                    let finished = finish_row(call, head, row, max, lanes);
+                    x.iter_mut().for_each(|x| *x = *x * finished.inverse);
+                } else if call.natural != 1.0 {
+                    // Scale 0 has made the products 0 already.
+                    let natural = T::from_f64(call.natural);
+                    for x in x.iter_mut().filter(|x| **x != T::NEG_INFINITY) {
+                        *x = *x * natural;
+                    }
+                }
+                visit(row, first + from, x);
+            }
+        }
     }
 
     /// Whether no dropped key of the block can have a value that is infinite or NaN.
@@ -551,56 +596,47 @@ impl<T: Float> Scratch<T> {
         let sums = self.total.sums.get(self.rows.len() * stride);
         self.spare.resize(width.max(self.spare.len()), T::ZERO);
         for (i, row) in self.rows.iter().enumerate() {
-            let (factor, lse, is_empty) =
-                finish_row(call, head, row, self.total.max[i], &self.total.lanes[i]);
-            if is_empty {
+            let finished = finish_row(call, head, row, self.total.max[i], &self.total.lanes[i]);
+            if finished.is_empty {
                 empty.push([head.batch, row.head, row.query]);
             }
+            let factor = match call.attention.dropout {
+                Some(dropout) => finished.inverse * T::from_f64(1.0 / (1.0 - dropout.p)),
+                None => finished.inverse,
+            };
             let sums = &sums[i * stride..][..stride];
-            claim.write(row.head, row.query, lse, &mut self.spare, |out| {
+            claim.write(row.head, row.query, finished.lse, &mut self.spare, |out| {
                 (call.kernels.finish)(sums, factor, out);
             });
         }
     }
-
-    /// For each row of `total`: the row, its maximum, 1/sum (sink included), lse, whether it is
-    /// empty.
-    pub(super) fn finished(&self, call: &Call<'_, T>, head: Head<'_>, i: usize) -> (Row, T, T) {
-        let row = self.rows[i];
-        let dropout = Self::dropout_factor(call);
-        let (factor, _, _) = finish_row(call, head, &row, self.total.max[i], &self.total.lanes[i]);
-        (
-            row,
-            self.total.max[i],
-            T::from_f64(factor.to_f64() / dropout),
-        )
-    }
-
-    fn dropout_factor(call: &Call<'_, T>) -> f64 {
-        call.attention
-            .dropout
-            .map_or(1.0, |dropout| 1.0 / (1.0 - dropout.p))
-    }
 }
 
-/// What a row's sums are multiplied by, its lse, and whether it keeps no key.
+/// What comes of a row's maximum and sums.
+struct Finished<T> {
+    /// 1/sum, the sink included; 0 for an empty row.
+    inverse: T,
+    lse: f64,
+    is_empty: bool,
+}
+
 fn finish_row<T: Float>(
     call: &Call<'_, T>,
     head: Head<'_>,
     row: &Row,
     max: T,
     lanes: &[T; TILE],
-) -> (T, f64, bool) {
+) -> Finished<T> {
     let sum = sum_of_lanes(lanes).to_f64();
     if max == T::NEG_INFINITY && sum == 0.0 {
         let first = head.stretch.keys.start;
         let keeps_one = (first + row.sight.from..first + row.sight.to)
             .any(|j| call.keeps([head.batch, row.head, row.query, j]));
-        return if keeps_one {
-            // Every kept score is −∞: 0/0.
-            (T::from_f64(f64::NAN), f64::NAN, false)
-        } else {
-            (T::ZERO, f64::NEG_INFINITY, true)
+        // A kept row whose scores are all −∞ is 0/0.
+        return Finished {
+            inverse: T::from_f64(if keeps_one { f64::NAN } else { 0.0 }),
+            lse: if keeps_one { f64::NAN } else { max.to_f64() },
+            is_empty: !keeps_one,
         };
     }
     let max = max.to_f64() * call.natural;
@@ -608,8 +644,11 @@ fn finish_row<T: Float>(
         Some(sink) => sum + (sink - max).exp(),
         None => sum,
     };
-    let factor = Scratch::<T>::dropout_factor(call) / with_sink;
-    (T::from_f64(factor), max + sum.ln(), false)
+    Finished {
+        inverse: T::from_f64(1.0 / with_sink),
+        lse: max + sum.ln(),
+        is_empty: false,
+    }
 }
 
 /// The sum of the 16 lanes, always by the same tree.

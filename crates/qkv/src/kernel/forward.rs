@@ -5,7 +5,7 @@
 //! before they share out the blocks. Where there are few blocks and many keys (decoding), chunks
 //! of keys are shared out too, and their states merged in order.
 
-use super::block::{CHUNK, Head, Packed, QUERIES, Scratch, State, pack, values_finite};
+use super::block::{BLOCK_QUERIES, CHUNK, Head, Packed, Scratch, State, pack, values_finite};
 use super::call::Call;
 use super::real::Float;
 use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, packed_len};
@@ -60,7 +60,7 @@ pub(super) fn forward<T: Float>(
                 work_on_boxes(call, &desk, usize::MAX, &[], &empty);
             });
         }
-    } else if threads == 1 || groups >= 4 * threads || groups % threads == 0 {
+    } else if threads == 1 || groups >= 4 * threads || groups.is_multiple_of(threads) {
         let whole = [Strip {
             queries: 0..queries,
             heads_step: call.group,
@@ -90,12 +90,15 @@ fn work<T: Float>(call: &Call<'_, T>) -> f64 {
 /// How the queries of a stretch are cut.
 fn strip<T: Float>(call: &Call<'_, T>, stretch: &Stretch) -> Strip {
     let queries = stretch.queries.len().max(1);
-    let blocks = queries.div_ceil(QUERIES);
+    let blocks = queries.div_ceil(BLOCK_QUERIES);
     Strip {
         queries: stretch.queries.clone(),
-        heads_step: (QUERIES / queries).clamp(1, call.group.max(1)),
+        heads_step: (BLOCK_QUERIES / queries).clamp(1, call.group.max(1)),
         // A whole number of tiles of 4 and of 6 queries.
-        queries_step: queries.div_ceil(blocks).next_multiple_of(12).min(QUERIES),
+        queries_step: queries
+            .div_ceil(blocks)
+            .next_multiple_of(12)
+            .min(BLOCK_QUERIES),
     }
 }
 

@@ -27,15 +27,19 @@ mod block;
 mod bound;
 mod call;
 mod forward;
+mod merge;
 mod options;
 mod real;
 mod simd;
 mod visible;
+mod weights;
 
 pub use bound::bound;
+pub use merge::merge;
 pub use options::Options;
 pub use real::Float;
 pub use simd::Isa;
+pub use weights::{Part, scores, weights};
 
 use crate::attention::{Attention, Inputs};
 use crate::definition::Output;
