@@ -5,10 +5,11 @@
 //! before they share out the blocks. Where there are few blocks and many keys (decoding), chunks
 //! of keys are shared out too, and their states merged in order.
 
-use super::block::{BLOCK_QUERIES, CHUNK, Head, Packed, Scratch, State, pack, values_finite};
+use super::block::{BLOCK_QUERIES, CHUNK, Head, Packed, Scratch, pack, values_finite};
 use super::call::Call;
 use super::real::Float;
 use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, packed_len};
+use super::state::State;
 use super::visible::Stretch;
 use crate::view_mut::ViewMut;
 use std::ops::Range;

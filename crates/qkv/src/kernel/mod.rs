@@ -26,12 +26,16 @@
 mod block;
 mod bound;
 mod call;
+mod exponentials;
+mod finish;
 mod forward;
 mod merge;
 mod options;
 mod real;
 mod simd;
+mod state;
 mod visible;
+mod weigh;
 mod weights;
 
 pub use bound::bound;

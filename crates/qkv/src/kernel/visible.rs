@@ -78,19 +78,43 @@ impl<'a> Visible<'a> {
         self.causal.is_some() || self.window.is_some()
     }
 
-    /// What query `query` of a batch entry sees.
-    pub(super) fn sight(&self, batch: usize, stretch: &Stretch, query: usize) -> Sight {
+    /// A stretch as a batch entry sees it.
+    pub(super) fn viewer(&self, batch: usize, stretch: &Stretch) -> Viewer {
         let end = self.lengths.map_or(self.keys, |lengths| lengths[batch]);
-        let real_keys = stretch.keys.end.min(end).saturating_sub(stretch.keys.start);
-        let offset = match self.causal {
-            Some(Causal::Square | Causal::TopLeft) => 0,
-            Some(Causal::Offset(offset)) => offset,
-            Some(Causal::BottomRight) | None => real_keys as i64 - stretch.queries.len() as i64,
-        };
-        let position = offset.saturating_add((query - stretch.queries.start) as i64);
+        let real_keys = stretch.keys.end.min(end).saturating_sub(stretch.keys.start) as i64;
+        Viewer {
+            first_query: stretch.queries.start,
+            offset: match self.causal {
+                Some(Causal::Square | Causal::TopLeft) => 0,
+                Some(Causal::Offset(offset)) => offset,
+                Some(Causal::BottomRight) | None => real_keys - stretch.queries.len() as i64,
+            },
+            real_keys,
+            causal: self.causal.is_some(),
+            window: self.window,
+        }
+    }
+}
+
+/// What decides what the queries of a stretch see.
+#[derive(Clone, Copy)]
+pub(super) struct Viewer {
+    first_query: usize,
+    offset: i64,
+    real_keys: i64,
+    causal: bool,
+    window: Option<Window>,
+}
+
+impl Viewer {
+    /// What one query sees.
+    pub(super) fn sight(&self, query: usize) -> Sight {
+        let position = self
+            .offset
+            .saturating_add((query - self.first_query) as i64);
         // Nothing that counts lies beyond ±keys, so saturating sums are as good as exact ones.
-        let (mut from, mut to) = (0, real_keys as i64);
-        if self.causal.is_some() {
+        let (mut from, mut to) = (0, self.real_keys);
+        if self.causal {
             to = to.min(position.saturating_add(1));
         }
         if let Some(Window { back, forward }) = self.window {

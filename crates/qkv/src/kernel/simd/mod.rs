@@ -10,6 +10,7 @@
 //! | `avx512`, `avx2`, `portable` | registers of an instruction set |
 //! | `pack`, `scores`, `softmax`, `values` | the stages, for any register |
 //! | `rows` | strided rows, aligned memory |
+//! | `logarithm` | natural logarithms |
 //! | `limit` | multiply-adds alone, to measure the processor by |
 //! | `shared` | one output written from many threads |
 #![allow(unsafe_code)]
@@ -19,6 +20,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod limit;
+mod logarithm;
 mod pack;
 mod portable;
 mod rows;
@@ -31,7 +33,7 @@ mod vector;
 pub use pack::{TILE, packed_len};
 pub use rows::{Aligned, Rows};
 pub use scores::Scores;
-pub use shared::{Claim, Desk, Strip};
+pub use shared::{Claim, Desk, RowsMut, Strip};
 pub use softmax::{Arithmetic, Bend, MaskedSoftmax, Softmax};
 pub use values::{Start, Values, sums_stride};
 
@@ -156,8 +158,10 @@ pub struct Kernels<T: 'static> {
     pub values: fn(&Values<'_, T>, &mut [T]),
     /// sums = fma(other, b, a·sums).
     pub add: fn(&mut [T], T, &[T], T),
-    /// out = factor·sums.
-    pub finish: fn(&[T], T, &mut [T]),
+    /// Rows of the output = factors·sums; see `values`.
+    pub finish: fn(&[T], &[T], RowsMut<'_, T>),
+    /// Natural logarithms; see `logarithm`.
+    pub logarithms: fn(&mut [f64]),
     /// Nothing but multiply-adds; see `limit`.
     pub burn: fn(usize) -> u64,
 }
@@ -177,12 +181,13 @@ macro_rules! kernels {
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
                 fn values(args: &Values<'_, $t>, sums: &mut [$t]) -> () = values::run::<$v, $vr, $vn, $stream>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
-                fn finish(sums: &[$t], factor: $t, out: &mut [$t]) -> () = values::finish::<$v>;
+                fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $t>) -> () = values::finish::<$v>;
+                fn logarithms(numbers: &mut [f64]) -> () = logarithm::run;
                 fn burn(rounds: usize) -> u64 = limit::run::<$v>;
             );
             Kernels {
                 tile_rows: $vr, pack, all_finite, scores, bend, softmax, masked, correction, values, add,
-                finish, burn,
+                finish, logarithms, burn,
             }
         };
     };

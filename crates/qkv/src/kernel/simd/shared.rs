@@ -158,49 +158,93 @@ impl<T: Copy> Claim<'_, T> {
         self.queries.clone()
     }
 
-    /// Writes one row: `fill` gets the row, or memory of the same length that is then copied
-    /// where the row's columns are not neighbours.
+    fn check(&self, head: usize, queries: &Range<usize>) {
+        assert!(self.heads.contains(&head) && queries.start <= queries.end);
+        assert!(self.queries.start <= queries.start && queries.end <= self.queries.end);
+    }
+
+    fn start(&self, head: usize, query: usize) -> isize {
+        let strides = self.desk.strides;
+        self.batch as isize * strides[0] + head as isize * strides[1] + query as isize * strides[2]
+    }
+
+    /// Writes the lse of neighbouring queries.
     ///
     /// # Panics
-    /// If the row is not in the claim, or `spare` is shorter than a row.
-    pub fn write(
-        &mut self,
-        head: usize,
-        query: usize,
-        lse: f64,
-        spare: &mut [T],
-        fill: impl FnOnce(&mut [T]),
-    ) {
-        assert!(self.heads.contains(&head) && self.queries.contains(&query));
-        let Desk {
-            output,
-            strides,
-            shape,
-            ..
-        } = *self.desk;
-        let row = (self.batch * shape[1] + head) * shape[2] + query;
-        let at = self.batch as isize * strides[0]
-            + head as isize * strides[1]
-            + query as isize * strides[2];
-        // SAFETY: `ViewMut` has checked that every index of the shape is inside its data and that
-        // no two are the same element, and this box has been handed out once, so nobody else
-        // writes this row; lse has a place for each row.
+    /// If a row is not in the claim.
+    pub fn write_lse(&mut self, head: usize, first: usize, lse: &[f64]) {
+        self.check(head, &(first..first + lse.len()));
+        let [_, heads, queries, _] = self.desk.shape;
+        let row = (self.batch * heads + head) * queries + first;
+        // SAFETY: the rows are in this claim, which nobody else has, and lse has a place for each.
         unsafe {
-            *self.desk.lse.add(row) = lse;
-            if strides[3] == 1 || shape[3] <= 1 {
-                let length = shape[3];
-                let row = match length {
-                    0 => &mut [],
-                    _ => std::slice::from_raw_parts_mut(output.offset(at), length),
-                };
-                fill(row);
-            } else {
-                let spare = &mut spare[..shape[3]];
-                fill(spare);
-                for (c, &x) in spare.iter().enumerate() {
-                    *output.offset(at + c as isize * strides[3]) = x;
-                }
+            std::ptr::copy_nonoverlapping(lse.as_ptr(), self.desk.lse.add(row), lse.len());
+        }
+    }
+
+    /// The rows of neighbouring queries, to be written; `None` if their columns are not neighbours.
+    ///
+    /// # Panics
+    /// If a row is not in the claim.
+    pub fn rows(&mut self, head: usize, queries: Range<usize>) -> Option<RowsMut<'_, T>> {
+        self.check(head, &queries);
+        let (shape, strides) = (self.desk.shape, self.desk.strides);
+        // An index of the shape is inside the data and no other's element, which `ViewMut` has
+        // checked; so are those of these rows, and nobody else has their claim.
+        (strides[3] == 1 || shape[3] <= 1).then(|| RowsMut {
+            first: self
+                .desk
+                .output
+                .wrapping_offset(self.start(head, queries.start)),
+            stride: strides[2],
+            count: queries.len(),
+            width: shape[3],
+            borrowed: PhantomData,
+        })
+    }
+
+    /// Writes one row whose columns need not be neighbours.
+    ///
+    /// # Panics
+    /// If the row is not in the claim, or has another length.
+    pub fn write_row(&mut self, head: usize, query: usize, row: &[T]) {
+        self.check(head, &(query..query + 1));
+        assert!(row.len() == self.desk.shape[3]);
+        let start = self.start(head, query);
+        for (c, &x) in row.iter().enumerate() {
+            // SAFETY: as in `rows`.
+            unsafe {
+                *self
+                    .desk
+                    .output
+                    .offset(start + c as isize * self.desk.strides[3]) = x;
             }
         }
+    }
+}
+
+/// Rows of an output, to be written.
+pub struct RowsMut<'c, T> {
+    first: *mut T,
+    stride: isize,
+    count: usize,
+    width: usize,
+    borrowed: PhantomData<&'c mut [T]>,
+}
+
+impl<T> RowsMut<'_, T> {
+    /// Number of rows.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Numbers in a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Row `index`, of which `width` numbers may be written, if it is below `count`.
+    pub(super) fn pointer(&self, index: usize) -> *mut T {
+        self.first.wrapping_offset(index as isize * self.stride)
     }
 }

@@ -44,13 +44,20 @@ pub(super) unsafe fn run<V: Vector, const R: usize>(args: &mut Softmax<'_, V::T>
     while row < rows {
         let height = R.min(rows - row);
         let union = Span::union(&args.spans[row..row + height]);
-        for i in row..row + height {
-            // SAFETY: row i has STRIDE numbers, and spans rounded up to a tile end within them.
-            unsafe {
+        // SAFETY: row i has STRIDE numbers, and spans rounded up to a tile end within them.
+        unsafe {
+            // All maxima first, then all exponentials: what one row waits for, another fills.
+            for i in row..row + height {
                 let x = args.x.as_mut_ptr().add(i * STRIDE);
-                let (max, sums) = (&mut args.max[i], &mut args.sums[i]);
-                let row = (x, args.spans[i], union);
-                args.corrections[i] = one_row::<V, false>(row, max, sums, args.c, (&[], true));
+                let largest = largest::<V, false>(x, args.spans[i], args.max[i], (&[], true));
+                args.corrections[i] = correction::<V>(args.max[i], largest, args.c);
+                args.max[i] = largest;
+            }
+            for i in row..row + height {
+                let x = args.x.as_mut_ptr().add(i * STRIDE);
+                let (span, sums) = (args.spans[i], &mut args.sums[i]);
+                let factors = (args.max[i], args.corrections[i], args.c);
+                exponentials::<V, false>(x, (span, union), factors, sums, (&[], true));
             }
         }
         row += height;
@@ -84,105 +91,177 @@ pub struct MaskedSoftmax<'a, T> {
 pub(super) unsafe fn masked<V: Vector>(args: &mut MaskedSoftmax<'_, V::T>) -> V::T {
     assert!(args.span.to <= BLOCK && args.union.to <= BLOCK && args.x.len() >= STRIDE);
     assert!(args.mask.0.len() >= args.span.to);
-    let row = (args.x.as_mut_ptr(), args.span, args.union);
+    let x = args.x.as_mut_ptr();
     // SAFETY: the spans lie in the row, rounded up to a tile, and the mask has the row's span.
-    unsafe { one_row::<V, true>(row, args.max, args.sums, args.c, args.mask) }
+    unsafe {
+        let largest = largest::<V, true>(x, args.span, *args.max, args.mask);
+        let correction = correction::<V>(*args.max, largest, args.c);
+        *args.max = largest;
+        let factors = (largest, correction, args.c);
+        exponentials::<V, true>(x, (args.span, args.union), factors, args.sums, args.mask);
+        correction
+    }
 }
 
-/// Numbers of a row from `at` on, −∞ where the mask drops them.
-#[inline(always)]
-unsafe fn load<V: Vector, const MASK: bool>(
-    x: *const V::T,
-    at: usize,
-    to: usize,
-    (mask, kept): (&[bool], bool),
-) -> V {
-    unsafe {
-        let y = V::load(x.add(at));
-        if MASK {
-            let from = mask.as_ptr().wrapping_add(at);
-            if to == usize::MAX || at + V::LANES <= to {
-                y.dropped_unless(from, V::LANES, kept)
-            } else {
-                y.dropped_unless(from, to.saturating_sub(at), kept)
-            }
-        } else {
-            y
+/// Which tiles of a span are whole, and where those at its ends begin.
+struct Tiles {
+    /// The tile that the span begins in, if it is not whole.
+    first: Option<usize>,
+    whole: Span,
+    /// The tile that the span ends in, if it is not whole nor `first`.
+    last: Option<usize>,
+}
+
+impl Tiles {
+    #[inline(always)]
+    fn of(span: Span) -> Tiles {
+        let whole = Span {
+            from: span.from.next_multiple_of(TILE),
+            to: span.to / TILE * TILE,
+        };
+        let first = span.from / TILE * TILE;
+        Tiles {
+            first: (first < whole.from).then_some(first),
+            last: (whole.to < span.to && whole.to >= whole.from).then_some(whole.to),
+            whole,
         }
     }
 }
 
+/// Numbers of a row from `at` on, −∞ where the mask drops them; if not `WHOLE`, also outside the
+/// span.
 #[inline(always)]
-unsafe fn one_row<V: Vector, const MASK: bool>(
-    (x, span, union): (*mut V::T, Span, Span),
-    max: &mut V::T,
-    sums: &mut [V::T; TILE],
-    c: V::T,
+unsafe fn load<V: Vector, const MASK: bool, const WHOLE: bool>(
+    x: *const V::T,
+    at: usize,
+    span: Span,
+    (mask, kept): (&[bool], bool),
+) -> V {
+    unsafe {
+        let mut y = V::load(x.add(at));
+        if MASK {
+            let n = if WHOLE {
+                V::LANES
+            } else {
+                V::LANES.min(span.to.saturating_sub(at))
+            };
+            y = y.dropped_unless(mask.as_ptr().wrapping_add(at), n, kept);
+        }
+        if !WHOLE {
+            let from = span.from.clamp(at, at + V::LANES) - at;
+            let to = span.to.clamp(at, at + V::LANES) - at;
+            y = y.only(from, to.max(from));
+        }
+        y
+    }
+}
+
+/// The largest number of the span and of `max`.
+#[inline(always)]
+unsafe fn largest<V: Vector, const MASK: bool>(
+    x: *const V::T,
+    span: Span,
+    max: V::T,
     mask: (&[bool], bool),
 ) -> V::T {
+    if span.is_empty() {
+        return max;
+    }
     unsafe {
-        if span.is_empty() {
-            zero::<V>(x, union.from, union.to);
-            return V::T::ONE;
-        }
-        let first = span.from / TILE * TILE;
-        let end = span.to.next_multiple_of(TILE);
-        if first < span.from {
-            drop_outside::<V>(x, first, span);
-        }
-        if end > span.to {
-            drop_outside::<V>(x, end - TILE, span);
-        }
-        // Up to here whole registers, of the mask too.
-        let whole = if MASK { span.to / TILE * TILE } else { end };
-        let mut largest = [V::splat(*max); 4];
-        let mut at = first;
-        while at + 4 * V::LANES <= whole {
+        let tiles = Tiles::of(span);
+        let mut largest = [V::splat(max); 4];
+        let mut at = tiles.whole.from;
+        while at + 4 * V::LANES <= tiles.whole.to {
             for n in 0..4 {
-                let y = load::<V, MASK>(x, at + n * V::LANES, usize::MAX, mask);
+                let y = load::<V, MASK, true>(x, at + n * V::LANES, span, mask);
                 largest[n] = y.max(largest[n]);
             }
             at += 4 * V::LANES;
         }
-        while at < end {
-            largest[0] = load::<V, MASK>(x, at, span.to, mask).max(largest[0]);
+        while at < tiles.whole.to {
+            largest[0] = load::<V, MASK, true>(x, at, span, mask).max(largest[0]);
             at += V::LANES;
         }
-        let new = largest[0]
-            .max(largest[1])
-            .max(largest[2].max(largest[3]))
-            .reduce_max();
+        for first in [tiles.first, tiles.last].into_iter().flatten() {
+            let mut at = first;
+            while at < first + TILE {
+                largest[1] = load::<V, MASK, false>(x, at, span, mask).max(largest[1]);
+                at += V::LANES;
+            }
+        }
+        let [a, b, c, d] = largest;
+        a.max(b).max(c.max(d)).reduce_max()
+    }
+}
+
+/// Puts exponentials in place of the numbers of the span and adds them to the sums; 0 around the
+/// span in its tiles and in the union.
+#[inline(always)]
+unsafe fn exponentials<V: Vector, const MASK: bool>(
+    x: *mut V::T,
+    (span, union): (Span, Span),
+    (max, correction, c): (V::T, V::T, V::T),
+    sums: &mut [V::T; TILE],
+    mask: (&[bool], bool),
+) {
+    unsafe {
+        if span.is_empty() {
+            zero::<V>(x, union.from, union.to);
+            return;
+        }
+        let tiles = Tiles::of(span);
         // With no kept key so far, −∞ − 0 = −∞ and every p is 0.
-        let taken = if new == V::T::NEG_INFINITY {
+        let max = if max == V::T::NEG_INFINITY {
             V::T::ZERO
         } else {
-            new
+            max
         };
-        let correction = correction::<V>(*max, new, c);
-        *max = new;
-
-        let (taken, c) = (V::splat(taken), V::splat(c));
+        let (max, c, correction) = (V::splat(max), V::splat(c), V::splat(correction));
         let mut lane = 0;
         while lane < TILE {
-            let mut sum = V::load(sums.as_ptr().add(lane)).mul(V::splat(correction));
-            let mut at = first + lane;
-            while at < whole {
-                let p = exp2(load::<V, MASK>(x, at, usize::MAX, mask).sub(taken).mul(c));
-                p.store(x.add(at));
-                sum = sum.add(p);
+            let mut sum = V::load(sums.as_ptr().add(lane)).mul(correction);
+            if let Some(first) = tiles.first {
+                let y = load::<V, MASK, false>(x, first + lane, span, mask);
+                sum = sum.add(put(x.add(first + lane), [y.sub(max).mul(c)])[0]);
+            }
+            let mut at = tiles.whole.from + lane;
+            while at + 3 * TILE < tiles.whole.to {
+                let mut y = [max; 4];
+                for n in 0..4 {
+                    y[n] = load::<V, MASK, true>(x, at + n * TILE, span, mask);
+                    y[n] = y[n].sub(max).mul(c);
+                }
+                for p in put(x.add(at), y) {
+                    sum = sum.add(p);
+                }
+                at += 4 * TILE;
+            }
+            while at < tiles.whole.to {
+                let y = load::<V, MASK, true>(x, at, span, mask);
+                sum = sum.add(put(x.add(at), [y.sub(max).mul(c)])[0]);
                 at += TILE;
             }
-            if at < end {
-                let p = exp2(load::<V, MASK>(x, at, span.to, mask).sub(taken).mul(c));
-                p.store(x.add(at));
-                sum = sum.add(p);
+            if let Some(last) = tiles.last {
+                let y = load::<V, MASK, false>(x, last + lane, span, mask);
+                sum = sum.add(put(x.add(last + lane), [y.sub(max).mul(c)])[0]);
             }
             sum.store(sums.as_mut_ptr().add(lane));
             lane += V::LANES;
         }
-        zero::<V>(x, union.from, first);
-        zero::<V>(x, end, union.to);
-        correction
+        zero::<V>(x, union.from, span.from / TILE * TILE);
+        zero::<V>(x, span.to.next_multiple_of(TILE), union.to);
+    }
+}
+
+/// Writes 2^y to registers a tile apart.
+#[inline(always)]
+unsafe fn put<V: Vector, const N: usize>(to: *mut V::T, y: [V; N]) -> [V; N] {
+    unsafe {
+        let p = exp2(y);
+        for n in 0..N {
+            p[n].store(to.add(n * TILE));
+        }
+        p
     }
 }
 
@@ -194,7 +273,7 @@ pub(super) unsafe fn correction<V: Vector>(old: V::T, new: V::T, c: V::T) -> V::
     }
     unsafe {
         let mut lanes = [V::T::ZERO; TILE];
-        exp2(V::splat((old - new) * c)).store(lanes.as_mut_ptr());
+        exp2([V::splat((old - new) * c)])[0].store(lanes.as_mut_ptr());
         lanes[0]
     }
 }
@@ -203,20 +282,6 @@ pub(super) unsafe fn correction<V: Vector>(old: V::T, new: V::T, c: V::T) -> V::
 unsafe fn zero<V: Vector>(x: *mut V::T, from: usize, to: usize) {
     for at in from..to {
         unsafe { *x.add(at) = V::T::ZERO };
-    }
-}
-
-/// −∞ to what lies outside the span in the tile that begins at `first`.
-#[inline(always)]
-unsafe fn drop_outside<V: Vector>(x: *mut V::T, first: usize, span: Span) {
-    let mut at = first;
-    while at < first + TILE {
-        let from = span.from.clamp(at, at + V::LANES) - at;
-        let to = span.to.clamp(at, at + V::LANES) - at;
-        unsafe {
-            V::load(x.add(at)).only(from, to.max(from)).store(x.add(at));
-        }
-        at += V::LANES;
     }
 }
 

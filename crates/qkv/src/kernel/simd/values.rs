@@ -8,6 +8,7 @@
 
 use super::super::real::Real;
 use super::rows::Rows;
+use super::shared::RowsMut;
 use super::vector::Vector;
 use super::{BLOCK, STRIDE, Span};
 
@@ -238,25 +239,30 @@ pub(super) unsafe fn add<V: Vector>(sums: &mut [V::T], a: V::T, other: &[V::T], 
     }
 }
 
-/// out = factor·sums, with +0 for −0, which of the two depends on what was skipped.
+/// Row i of `out` = factor i · sums i, with +0 for −0, which of the two depends on what was
+/// skipped.
+///
+/// # Panics
+/// If there are fewer sums or factors than rows.
 #[inline(always)]
-pub(super) unsafe fn finish<V: Vector>(sums: &[V::T], factor: V::T, out: &mut [V::T]) {
-    assert!(sums.len() >= out.len());
-    // SAFETY: all loads and stores lie in the two slices.
-    unsafe {
-        let (factor, zero) = (V::splat(factor), V::splat(V::T::ZERO));
-        let mut at = 0;
-        while at + V::LANES <= out.len() {
-            let x = V::load(sums.as_ptr().add(at)).mul(factor).add(zero);
-            x.store(out.as_mut_ptr().add(at));
-            at += V::LANES;
-        }
-        let n = out.len() - at;
-        if n > 0 {
-            let x = V::load_first(sums.as_ptr().add(at), n)
-                .mul(factor)
-                .add(zero);
-            x.store_first(out.as_mut_ptr().add(at), n);
+pub(super) unsafe fn finish<V: Vector>(sums: &[V::T], factors: &[V::T], out: RowsMut<'_, V::T>) {
+    let (width, stride) = (out.width(), sums_stride(out.width()));
+    assert!(sums.len() >= out.count() * stride && factors.len() >= out.count());
+    for i in 0..out.count() {
+        // SAFETY: all loads lie in `sums`, all stores in row i.
+        unsafe {
+            let (from, to) = (sums.as_ptr().add(i * stride), out.pointer(i));
+            let (factor, zero) = (V::splat(factors[i]), V::splat(V::T::ZERO));
+            let mut at = 0;
+            while at + V::LANES <= width {
+                let x = V::load(from.add(at)).mul(factor).add(zero);
+                x.store(to.add(at));
+                at += V::LANES;
+            }
+            if at < width {
+                let x = V::load_first(from.add(at), width - at);
+                x.mul(factor).add(zero).store_first(to.add(at), width - at);
+            }
         }
     }
 }
