@@ -85,12 +85,12 @@ fn compare_many(seed: u64, count: usize) {
 
 #[test]
 fn random_calls_equal_the_definition_1() {
-    compare_many(1, 600);
+    compare_many(1, 250);
 }
 
 #[test]
 fn random_calls_equal_the_definition_2() {
-    compare_many(2, 600);
+    compare_many(2, 250);
 }
 
 #[test]

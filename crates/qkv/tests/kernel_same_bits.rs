@@ -65,7 +65,7 @@ fn rows_of<T: Copy + Default>(array: &Array<T>, from: usize, to: usize) -> Array
 #[test]
 fn some_queries_alone_equal_the_same_among_all() {
     let mut random = Random(11);
-    for _ in 0..500 {
+    for _ in 0..300 {
         let mut call = Call::random(&mut random);
         call.documents = None;
         call.dropout = None;
@@ -106,7 +106,7 @@ fn some_queries_alone_equal_the_same_among_all() {
 #[test]
 fn layouts_and_cached_keys_change_no_bit() {
     let mut random = Random(12);
-    for _ in 0..400 {
+    for _ in 0..200 {
         let call = Call::random(&mut random);
         let layouts = std::array::from_fn(|_| random.pick(&LAYOUTS));
         let mut joined = call.clone();
@@ -148,7 +148,7 @@ fn join(a: &Array<f64>, b: &Array<f64>) -> Array<f64> {
 #[test]
 fn batch_neighbours_change_no_bit() {
     let mut random = Random(13);
-    for _ in 0..300 {
+    for _ in 0..150 {
         let mut call = Call::random(&mut random);
         call.dropout = None;
         let b = random.below(call.q.shape[0]);
@@ -304,7 +304,7 @@ fn chunked_prefill_and_decoding_equal_one_shot() {
 #[test]
 fn strided_output_is_written_in_place() {
     let mut random = Random(16);
-    for _ in 0..100 {
+    for _ in 0..30 {
         let call = Call::random(&mut random);
         let typed = call.typed::<f32>([Layout::Plain; 3]);
         let (attention, inputs) = (call.attention(&typed), typed.inputs());

@@ -4,6 +4,7 @@
 //! is its running maximum, 16 running sums and the weighted sum of values; chunks begin with a
 //! fresh state, and states are merged in order.
 
+use super::ahead::Ahead;
 use super::call::Call;
 use super::real::{Float, Real};
 use super::simd::{Aligned, BLOCK, Rows, STRIDE, Scores, Span, sums_stride};
@@ -149,18 +150,20 @@ impl<T: Float> Scratch<T> {
         from..to
     }
 
-    /// The state of all rows over all keys, in `total`.
+    /// The state of all rows over all keys, in `total`. Without `weigh`, values are left alone.
+    /// Meanwhile the memory of `ahead` is asked for.
     pub(super) fn run(
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
         packed: Option<Packed<'_, T>>,
         weigh: bool,
+        ahead: &mut Ahead<'_, T>,
     ) {
         let seen = self.seen();
         let chunks = seen.start / CHUNK..seen.end.div_ceil(CHUNK).max(seen.start / CHUNK + 1);
         for chunk in chunks.clone() {
-            self.run_chunk(call, head, packed, chunk, weigh);
+            self.run_chunk(call, head, packed, chunk, weigh, ahead);
             if chunk == chunks.start {
                 // Merging into nothing would change no bit.
                 std::mem::swap(&mut self.chunk, &mut self.total);
@@ -171,8 +174,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// The state of all rows over one chunk of keys, in `chunk`. Without `weigh`, values are left
-    /// alone.
+    /// The state of all rows over one chunk of keys, in `chunk`; see [`Scratch::run`].
     pub(super) fn run_chunk(
         &mut self,
         call: &Call<'_, T>,
@@ -180,6 +182,7 @@ impl<T: Float> Scratch<T> {
         packed: Option<Packed<'_, T>>,
         chunk: usize,
         weigh: bool,
+        ahead: &mut Ahead<'_, T>,
     ) {
         let seen = self.seen();
         let rows = self.rows.len();
@@ -211,6 +214,7 @@ impl<T: Float> Scratch<T> {
             let guarded = weigh && !self.values_are_finite(call, head, packed, block);
             for start in (0..rows).step_by(together) {
                 let rows = start..(start + together).min(rows);
+                ahead.step();
                 self.score(call, head, packed, block, rows.clone());
                 self.exponentiate(call, head, block, rows.clone(), guarded);
                 if weigh {

@@ -316,6 +316,18 @@ impl<'a, T: Element + Default> Parts<'a, T> {
         }
     }
 
+    /// The rows as they are, if they are one run with neighbouring columns.
+    pub(super) fn one_piece(&self, b: usize, g: usize, range: Range<usize>) -> Option<Rows<'a, T>> {
+        let cached = self.past.map_or(0, |past| past.shape()[2]);
+        match self.past {
+            Some(past) if range.end <= cached => neighbours(&past, b, g, range),
+            _ if range.start >= cached => {
+                neighbours(&self.new, b, g, range.start - cached..range.end - cached)
+            }
+            _ => None,
+        }
+    }
+
     /// The same as one run, copied where it is two.
     pub(super) fn one_run(
         &self,
@@ -325,15 +337,7 @@ impl<'a, T: Element + Default> Parts<'a, T> {
         spare: &mut Vec<T>,
         each: impl FnOnce(Rows<'_, T>),
     ) {
-        let cached = self.past.map_or(0, |past| past.shape()[2]);
-        let whole = match self.past {
-            Some(past) if range.end <= cached => neighbours(&past, b, g, range.clone()),
-            _ if range.start >= cached => {
-                neighbours(&self.new, b, g, range.start - cached..range.end - cached)
-            }
-            _ => None,
-        };
-        if let Some(rows) = whole {
+        if let Some(rows) = self.one_piece(b, g, range.clone()) {
             return each(rows);
         }
         spare.clear();

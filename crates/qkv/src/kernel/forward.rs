@@ -5,8 +5,10 @@
 //! before they share out the blocks. Where there are few blocks and many keys (decoding), chunks
 //! of keys are shared out too, and their states merged in order.
 
+use super::ahead::Ahead;
 use super::block::{BLOCK_QUERIES, CHUNK, Head, Packed, Scratch, pack, values_finite};
 use super::call::Call;
+use super::options::Options;
 use super::real::Float;
 use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, packed_len};
 use super::state::State;
@@ -27,16 +29,17 @@ pub(super) fn forward<T: Float>(
     call: &Call<'_, T>,
     output: ViewMut<'_, T>,
     lse: &mut [f64],
-    threads: usize,
+    options: &Options,
 ) -> Vec<[usize; 3]> {
     let [batch, heads, queries, keys] = call.inputs.scores_shape();
     if batch * heads * queries == 0 {
         return Vec::new();
     }
+    // Even asking how many threads there are starts them, so a small call does not ask.
     let threads = if work(call) < WORTH_SHARING {
         1
     } else {
-        threads
+        options.threads()
     };
     let one;
     let many;
@@ -68,7 +71,7 @@ pub(super) fn forward<T: Float>(
             queries_step: queries,
         }];
         let desk = Desk::new(output, lse, call.group, &whole);
-        share(threads, || by_head(call, &desk, strips, &empty));
+        share(threads, || by_head(call, &desk, strips, threads, &empty));
     } else {
         let desk = Desk::new(output, lse, call.group, strips);
         by_wave(call, &desk, boxes, groups, threads, &empty);
@@ -139,7 +142,7 @@ fn work_on_boxes<T: Float>(
                 .get((head.batch * call.inputs.kv_heads() + head.kv_head) % packed.len().max(1))
                 .map(|stretches| stretches[claim.strip()]);
             scratch.take_rows(call, head, claim.heads(), claim.queries());
-            scratch.run(call, head, keys, true);
+            scratch.run(call, head, keys, true, &mut Ahead::nothing());
             scratch.write(call, head, &mut claim, &mut found);
         }
         if !found.is_empty() {
@@ -161,6 +164,7 @@ fn by_head<T: Float>(
     call: &Call<'_, T>,
     desk: &Desk<'_, T>,
     strips: &[Strip],
+    threads: usize,
     empty: &Mutex<Vec<[usize; 3]>>,
 ) {
     T::with_scratch(|scratch| {
@@ -172,6 +176,21 @@ fn by_head<T: Float>(
         let mut tiles = std::mem::take(&mut scratch.k);
         while let Some(mut claim) = desk.next(usize::MAX) {
             let first_head = claim.heads().start;
+            let whole = call.visible.stretch(0);
+            let mut ahead = match claim.later(threads) {
+                Some((batch, kv_head)) if strips.len() == 1 => {
+                    let stretch = &whole;
+                    Ahead::of(
+                        call,
+                        Head {
+                            batch,
+                            kv_head,
+                            stretch,
+                        },
+                    )
+                }
+                _ => Ahead::nothing(),
+            };
             for (index, strip) in strips.iter().enumerate() {
                 let stretch = call.visible.stretch(index);
                 let head = head_of(&claim, &stretch);
@@ -196,7 +215,7 @@ fn by_head<T: Float>(
                         tiles,
                         finite: &finite,
                     };
-                    scratch.run(call, head, Some(packed), true);
+                    scratch.run(call, head, Some(packed), true, &mut ahead);
                     scratch.write(call, head, &mut claim, &mut found);
                 }
             }
@@ -375,7 +394,8 @@ fn by_chunk<T: Float>(
                     let stretch = call.visible.stretch(claim.strip());
                     let head = head_of(claim, &stretch);
                     scratch.take_rows(call, head, claim.heads(), claim.queries());
-                    scratch.run_chunk(call, head, None, chunk, true);
+                    let ahead = &mut Ahead::nothing();
+                    scratch.run_chunk(call, head, None, chunk, true, ahead);
                     scratch.chunk.save(width, part);
                 }
             });

@@ -23,6 +23,7 @@
 //! Working memory is one packed copy of some heads' keys and the scores of 96 queries × 256 keys
 //! a thread.
 
+mod ahead;
 mod block;
 mod bound;
 mod call;
@@ -143,7 +144,7 @@ pub fn forward_into<T: Float>(
     }
     let call = Call::new(attention, *inputs, options.isa()?);
     let mut lse = Tensor::filled(&[batch, heads, queries], f64::NEG_INFINITY);
-    let empty_rows = forward::forward(&call, output, lse.data_mut(), options.threads());
+    let empty_rows = forward::forward(&call, output, lse.data_mut(), options);
     match empty_rows.first() {
         Some(&first) if attention.empty_rows == EmptyRows::Error => Err(Error::EmptyRows {
             rows: batch * heads * queries,

@@ -1,5 +1,6 @@
 //! Scores and weights on demand: a part of what the forward pass never keeps.
 
+use super::ahead::Ahead;
 use super::block::{BLOCK_QUERIES, Head, Scratch};
 use super::call::Call;
 use super::options::Options;
@@ -152,7 +153,7 @@ fn block<T: Float>(
     data: &mut [T],
 ) {
     if weigh {
-        scratch.run(call, head, None, false);
+        scratch.run(call, head, None, false, &mut Ahead::nothing());
     }
     let seen = scratch.seen();
     let begin = head.stretch.keys.start;

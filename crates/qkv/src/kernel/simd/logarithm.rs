@@ -8,16 +8,16 @@
 /// `unsafe` only to be called as the other kernels are.
 #[inline(always)]
 pub(super) unsafe fn run(numbers: &mut [f64]) {
-    for numbers in numbers.chunks_mut(8) {
-        let mut x = [1.0; 8];
-        x[..numbers.len()].copy_from_slice(numbers);
-        let mut y = x;
-        for y in &mut y {
-            *y = usual(*y);
+    for numbers in numbers.chunks_mut(64) {
+        let mut given = [0.0; 64];
+        given[..numbers.len()].copy_from_slice(numbers);
+        for x in &mut *numbers {
+            *x = usual(*x);
         }
-        for ((to, x), y) in numbers.iter_mut().zip(x).zip(y) {
-            let is_usual = (f64::MIN_POSITIVE..f64::INFINITY).contains(&x);
-            *to = if is_usual { y } else { x.ln() };
+        for (to, x) in numbers.iter_mut().zip(given) {
+            if !(f64::MIN_POSITIVE..f64::INFINITY).contains(&x) {
+                *to = x.ln();
+            }
         }
     }
 }

@@ -27,6 +27,8 @@ mod rows;
 mod scores;
 mod shared;
 mod softmax;
+#[cfg(test)]
+mod tests;
 mod values;
 mod vector;
 

@@ -70,6 +70,13 @@ impl<'a, T> Rows<'a, T> {
         self
     }
 
+    /// All rows as one slice, if they follow each other without a gap.
+    pub fn flat(&self) -> Option<&'a [T]> {
+        let gapless = self.stride == self.width as isize || self.count <= 1;
+        let length = self.count * self.width;
+        (gapless && length > 0).then(|| &self.data[self.start as usize..][..length])
+    }
+
     /// One row.
     ///
     /// # Panics

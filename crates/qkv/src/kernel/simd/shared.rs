@@ -143,6 +143,14 @@ impl<T: Copy> Claim<'_, T> {
         self.kv_head
     }
 
+    /// Batch entry and key and value head of the claim that comes `count` groups of heads later.
+    pub fn later(&self, count: usize) -> Option<(usize, usize)> {
+        let [batch, heads, ..] = self.desk.shape;
+        let groups = heads / self.desk.group;
+        let index = self.batch * groups + self.kv_head + count;
+        (index < batch * groups).then_some((index / groups, index % groups))
+    }
+
     /// Which strip the queries belong to.
     pub fn strip(&self) -> usize {
         self.strip

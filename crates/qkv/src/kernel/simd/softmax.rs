@@ -271,6 +271,9 @@ pub(super) unsafe fn correction<V: Vector>(old: V::T, new: V::T, c: V::T) -> V::
     if old == new {
         return V::T::ONE; // also where both are −∞
     }
+    if old == V::T::NEG_INFINITY {
+        return V::T::ZERO;
+    }
     unsafe {
         let mut lanes = [V::T::ZERO; TILE];
         exp2([V::splat((old - new) * c)])[0].store(lanes.as_mut_ptr());
