@@ -90,9 +90,12 @@ impl<'a, T: Float> Call<'a, T> {
         self.bend.is_some() || !self.masks.is_empty()
     }
 
-    /// Whether x is q·k, with masks.
-    pub(super) fn only_masks(&self) -> bool {
-        self.bend.is_none() && !self.masks.is_empty()
+    /// The mask, if there is one only, x is q·k but for it, and its rows are in one piece each.
+    pub(super) fn direct_mask(&self) -> Option<(View<'a, bool>, bool)> {
+        match &self.masks[..] {
+            [(mask, kept)] if self.bend.is_none() && mask.strides()[3] == 1 => Some((*mask, *kept)),
+            _ => None,
+        }
     }
 
     fn bias(&self) -> Option<AnyView<'a>> {
@@ -218,7 +221,7 @@ fn finite<T: Real>(x: f64) -> T {
 }
 
 /// Some neighbouring keys of a row of a mask or bias, if they are neighbours in memory.
-fn piece<'a, T: Copy>(
+pub(super) fn piece<'a, T: Copy>(
     view: &View<'a, T>,
     [b, h, i]: [usize; 3],
     keys: Range<usize>,

@@ -2,9 +2,13 @@
 
 use super::block::{Head, Scratch};
 use super::call::Call;
+use super::call::piece;
 use super::real::Float;
-use super::simd::{BLOCK, Bend, MaskedSoftmax, STRIDE, Softmax, Span};
+use super::simd::{BLOCK, Bend, STRIDE, Softmax};
 use std::ops::Range;
+
+/// Queries of a tile of any instruction set at most.
+const MOST_TILE_ROWS: usize = 6;
 
 impl<T: Float> Scratch<T> {
     /// What comes between scores and softmax, for some of the rows; `origin` is the row whose
@@ -43,39 +47,6 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// The softmax of a tile of rows that differ from q·k by masks alone, without writing the
-    /// masked scores.
-    pub(super) fn exponentiate_masked(
-        &mut self,
-        call: &Call<'_, T>,
-        head: Head<'_>,
-        block: usize,
-        tile: Range<usize>,
-        origin: usize,
-    ) {
-        let x = self.x.get((tile.end - origin) * STRIDE);
-        let union = Span::union(&self.spans[tile.clone()]);
-        let keys = head.stretch.keys.start + block * BLOCK;
-        for i in tile {
-            let (row, span) = (&self.rows[i], self.spans[i]);
-            let at = [head.batch, row.head, row.query];
-            let next = keys + BLOCK..(keys + 2 * BLOCK).min(head.stretch.keys.start + row.sight.to);
-            call.prefetch_rows(at, next);
-            let Some(mask) = call.mask_row(at, keys..keys + span.to, &mut self.mask) else {
-                continue;
-            };
-            self.corrections[i] = (call.kernels.masked)(&mut MaskedSoftmax {
-                span,
-                union,
-                x: &mut x[(i - origin) * STRIDE..][..STRIDE],
-                max: &mut self.chunk.max[i],
-                sums: &mut self.chunk.lanes[i],
-                c: call.c,
-                mask,
-            });
-        }
-    }
-
     /// Exponentials in place of scores.
     pub(super) fn exponentiate(
         &mut self,
@@ -93,11 +64,23 @@ impl<T: Float> Scratch<T> {
         };
         for first in rows.clone().step_by(step) {
             let tile = first..(first + step).min(rows.end);
-            if !guarded && call.only_masks() {
-                self.exponentiate_masked(call, head, block, tile, origin);
-                continue;
+            // A plain mask needs no pass of its own.
+            let direct = call.direct_mask().filter(|_| !guarded);
+            let mut masks: [&[bool]; MOST_TILE_ROWS] = [&[]; MOST_TILE_ROWS];
+            let mut known = 0;
+            if let Some((mask, _)) = direct {
+                let keys = head.stretch.keys.start + block * BLOCK;
+                for (i, to) in tile.clone().zip(&mut masks) {
+                    let row = &self.rows[i];
+                    let at = [head.batch, row.head, row.query];
+                    let end = head.stretch.keys.start + row.sight.to;
+                    call.prefetch_rows(at, keys + BLOCK..(keys + 2 * BLOCK).min(end));
+                    *to = piece(&mask, at, keys..keys + self.spans[i].to).unwrap_or_default();
+                    known += 1;
+                }
+            } else {
+                self.bend(call, head, block, tile.clone(), origin);
             }
-            self.bend(call, head, block, tile.clone(), origin);
             let x = self.x.get((tile.end - origin) * STRIDE);
             let x = &mut x[(first - origin) * STRIDE..];
             if guarded {
@@ -117,6 +100,8 @@ impl<T: Float> Scratch<T> {
                 sums: &mut self.chunk.lanes[tile.clone()],
                 corrections: &mut self.corrections[tile],
                 c: call.c,
+                masks: &masks[..known],
+                kept: direct.is_some_and(|(_, kept)| kept),
             });
         }
         if let Some(dropout) = call.attention.dropout {

@@ -91,6 +91,8 @@ impl<T: Float> Scratch<T> {
                     sums: &mut vec![[T::ZERO; TILE]; rows],
                     corrections: &mut self.corrections,
                     c: call.c,
+                    masks: &[],
+                    kept: true,
                 });
             }
             let first = block * BLOCK;

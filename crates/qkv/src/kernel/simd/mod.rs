@@ -36,7 +36,7 @@ pub use pack::{TILE, packed_len};
 pub use rows::{Aligned, Rows};
 pub use scores::Scores;
 pub use shared::{Claim, Desk, RowsMut, Strip};
-pub use softmax::{Arithmetic, Bend, MaskedSoftmax, Softmax};
+pub use softmax::{Arithmetic, Bend, Softmax};
 pub use values::{Start, Values, sums_stride};
 
 /// Keys of a block: one maximum and one correction each.
@@ -152,8 +152,6 @@ pub struct Kernels<T: 'static> {
     pub bend: fn(&Bend<'_, T>, &mut [T]),
     /// Exponentials of a block; see `softmax`.
     pub softmax: fn(&mut Softmax<'_, T>),
-    /// Exponentials of a row with a mask; returns the correction.
-    pub masked: fn(&mut MaskedSoftmax<'_, T>) -> T,
     /// 2^((old − new)·c); see `softmax`.
     pub correction: fn(T, T, T) -> T,
     /// Weighted sums of a block; see `values`.
@@ -179,7 +177,6 @@ macro_rules! kernels {
                 fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$v, $sr, $sn>;
                 fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = softmax::bend::<$v>;
                 fn softmax(args: &mut Softmax<'_, $t>) -> () = softmax::run::<$v, $vr>;
-                fn masked(args: &mut MaskedSoftmax<'_, $t>) -> $t = softmax::masked::<$v>;
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
                 fn values(args: &Values<'_, $t>, sums: &mut [$t]) -> () = values::run::<$v, $vr, $vn, $stream>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
@@ -188,7 +185,7 @@ macro_rules! kernels {
                 fn burn(rounds: usize) -> u64 = limit::run::<$v>;
             );
             Kernels {
-                tile_rows: $vr, pack, all_finite, scores, bend, softmax, masked, correction, values, add,
+                tile_rows: $vr, pack, all_finite, scores, bend, softmax, correction, values, add,
                 finish, logarithms, burn,
             }
         };

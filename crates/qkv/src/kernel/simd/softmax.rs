@@ -30,6 +30,10 @@ pub struct Softmax<'a, T> {
     pub corrections: &'a mut [T],
     /// c, which is not negative.
     pub c: T,
+    /// For each query the mask from key 0 of the block to the end of its span, or nothing at all.
+    pub masks: &'a [&'a [bool]],
+    /// What a mask's value is for kept keys.
+    pub kept: bool,
 }
 
 /// # Panics
@@ -40,6 +44,22 @@ pub(super) unsafe fn run<V: Vector, const R: usize>(args: &mut Softmax<'_, V::T>
     assert!(args.spans.iter().all(|span| span.to <= BLOCK));
     assert!(args.x.len() >= rows * STRIDE && args.max.len() >= rows);
     assert!(args.sums.len() >= rows && args.corrections.len() >= rows);
+    if args.masks.is_empty() {
+        // SAFETY: the slices hold every row.
+        unsafe { all_rows::<V, R, false>(args) }
+    } else {
+        let enough = |(mask, span): (&&[bool], &Span)| mask.len() >= span.to;
+        assert!(args.masks.len() >= rows && args.masks.iter().zip(args.spans).all(enough));
+        // SAFETY: the slices hold every row, and masks reach to the ends of the spans.
+        unsafe { all_rows::<V, R, true>(args) }
+    }
+}
+
+#[inline(always)]
+unsafe fn all_rows<V: Vector, const R: usize, const MASK: bool>(args: &mut Softmax<'_, V::T>) {
+    let rows = args.spans.len();
+    let mask_of =
+        |i: usize| -> (&[bool], bool) { (if MASK { args.masks[i] } else { &[] }, args.kept) };
     let mut row = 0;
     while row < rows {
         let height = R.min(rows - row);
@@ -48,8 +68,8 @@ pub(super) unsafe fn run<V: Vector, const R: usize>(args: &mut Softmax<'_, V::T>
         unsafe {
             // All maxima first, then all exponentials: what one row waits for, another fills.
             for i in row..row + height {
-                let x = args.x.as_mut_ptr().add(i * STRIDE);
-                let largest = largest::<V, false>(x, args.spans[i], args.max[i], (&[], true));
+                let x = args.x.as_ptr().add(i * STRIDE);
+                let largest = largest::<V, MASK>(x, args.spans[i], args.max[i], mask_of(i));
                 args.corrections[i] = correction::<V>(args.max[i], largest, args.c);
                 args.max[i] = largest;
             }
@@ -57,49 +77,10 @@ pub(super) unsafe fn run<V: Vector, const R: usize>(args: &mut Softmax<'_, V::T>
                 let x = args.x.as_mut_ptr().add(i * STRIDE);
                 let (span, sums) = (args.spans[i], &mut args.sums[i]);
                 let factors = (args.max[i], args.corrections[i], args.c);
-                exponentials::<V, false>(x, (span, union), factors, sums, (&[], true));
+                exponentials::<V, MASK>(x, (span, union), factors, sums, mask_of(i));
             }
         }
         row += height;
-    }
-}
-
-/// As [`Softmax`], of one row and with a mask.
-pub struct MaskedSoftmax<'a, T> {
-    /// The row's keys.
-    pub span: Span,
-    /// The union of the spans of its tile of queries.
-    pub union: Span,
-    /// Its scores, [`STRIDE`] of them.
-    pub x: &'a mut [T],
-    /// Its running maximum.
-    pub max: &'a mut T,
-    /// Its running sums.
-    pub sums: &'a mut [T; TILE],
-    /// c, which is not negative.
-    pub c: T,
-    /// The mask from key 0 of the block to the end of the span, and what its value is for kept
-    /// keys.
-    pub mask: (&'a [bool], bool),
-}
-
-/// Returns the correction.
-///
-/// # Panics
-/// If an argument is shorter than the spans need.
-#[inline(always)]
-pub(super) unsafe fn masked<V: Vector>(args: &mut MaskedSoftmax<'_, V::T>) -> V::T {
-    assert!(args.span.to <= BLOCK && args.union.to <= BLOCK && args.x.len() >= STRIDE);
-    assert!(args.mask.0.len() >= args.span.to);
-    let x = args.x.as_mut_ptr();
-    // SAFETY: the spans lie in the row, rounded up to a tile, and the mask has the row's span.
-    unsafe {
-        let largest = largest::<V, true>(x, args.span, *args.max, args.mask);
-        let correction = correction::<V>(*args.max, largest, args.c);
-        *args.max = largest;
-        let factors = (largest, correction, args.c);
-        exponentials::<V, true>(x, (args.span, args.union), factors, args.sums, args.mask);
-        correction
     }
 }
 
