@@ -89,8 +89,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if double { "f64" } else { "f32" }
     );
     println!(
-        "{:<20} {:>10} {:>10} {:>9} {:>7} {:>9}",
-        "case", "cpu ms", "wall ms", "GFLOP/s", "share", "GB/s"
+        "{:<20} {:>10} {:>10} {:>9} {:>7} {:>7} {:>9}",
+        "case", "cpu ms", "wall ms", "GFLOP/s", "share", "best", "GB/s"
     );
     for case in CASES {
         if names.is_empty() || names.iter().any(|name| name == case.name) {

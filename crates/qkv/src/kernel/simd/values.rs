@@ -229,12 +229,19 @@ pub(super) unsafe fn add<V: Vector>(sums: &mut [V::T], a: V::T, other: &[V::T], 
     unsafe {
         let (a, b) = (V::splat(a), V::splat(b));
         let mut at = 0;
-        while at < sums.len() {
-            let n = V::LANES.min(sums.len() - at);
+        while at + V::LANES <= sums.len() {
+            let (x, y) = (
+                V::load(sums.as_ptr().add(at)),
+                V::load(other.as_ptr().add(at)),
+            );
+            y.fma(b, x.mul(a)).store(sums.as_mut_ptr().add(at));
+            at += V::LANES;
+        }
+        let n = sums.len() - at;
+        if n > 0 {
             let x = V::load_first(sums.as_ptr().add(at), n);
             let y = V::load_first(other.as_ptr().add(at), n);
             y.fma(b, x.mul(a)).store_first(sums.as_mut_ptr().add(at), n);
-            at += n;
         }
     }
 }
