@@ -1,1 +1,106 @@
-//! The worked calculation, shown.
+//! The worked calculation of attention, from a run's intermediates to something to read.
+//!
+//! [`text`] is for people: every number of the run, with the formula and the numbers that lead to
+//! it, in English or Chinese. [`json`] is for programs: every intermediate in full precision.
+//!
+//! ```
+//! use qkv::{Block, Inputs, View};
+//! use qkv_report::{Origin, Settings, Subject, json, text};
+//!
+//! let identity = [1.0, 0.0, 0.0, 1.0];
+//! let v = [2.0, 0.0, 0.0, 4.0];
+//! let inputs = Inputs::new(
+//!     View::new(&identity, &[2, 2])?,
+//!     View::new(&identity, &[2, 2])?,
+//!     View::new(&v, &[2, 2])?,
+//! )?;
+//! let block = Block::default();
+//! let steps = block.steps(&inputs)?;
+//! let subject = Subject {
+//!     block: &block,
+//!     steps: &steps,
+//!     origin: Origin::Given,
+//!     past_len: 0,
+//!     built_in: false,
+//!     notes: Vec::new(),
+//! };
+//! assert!(text(&subject, &Settings::default()).contains("0.6698"));
+//! assert_eq!(json(&subject)["shapes"]["output"], serde_json::json!([1, 1, 2, 2]));
+//! # Ok::<(), qkv::Error>(())
+//! ```
+
+mod json;
+mod text;
+
+pub use json::json;
+pub use text::text;
+
+/// The language of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lang {
+    /// English.
+    #[default]
+    En,
+    /// Chinese.
+    Zh,
+}
+
+/// How the text looks. None of it changes a number, only how many of its digits are seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The language.
+    pub lang: Lang,
+    /// Decimals shown.
+    pub digits: usize,
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Whether headings and heat maps may use ANSI colours.
+    pub color: bool,
+    /// The queries to work out in full; if left out all of them, or one of a large input.
+    pub rows: Option<Vec<usize>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            lang: Lang::En,
+            digits: 4,
+            width: 80,
+            color: false,
+            rows: None,
+        }
+    }
+}
+
+/// What was computed, and from what.
+#[derive(Clone, Debug)]
+pub struct Subject<'a> {
+    /// The options in force.
+    pub block: &'a qkv::Block<'a>,
+    /// Every intermediate of the run.
+    pub steps: &'a qkv::Steps,
+    /// Where q, k and v came from.
+    pub origin: Origin<'a>,
+    /// Number of cached keys in front of the new ones.
+    pub past_len: usize,
+    /// Whether this is the built-in example, which the text then says.
+    pub built_in: bool,
+    /// Remarks of the caller, in the language of the text, for example how weights were drawn.
+    pub notes: Vec<String>,
+}
+
+/// Where q, k and v came from.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    /// They were given as they are.
+    Given,
+    /// A layer made them from token rows.
+    Projected {
+        /// The layer.
+        layer: &'a qkv::Layer<'a>,
+        /// Its tokens, `[B, L_q, D]`.
+        x: &'a qkv::Tensor<f64>,
+        /// What keys and values are made from instead of x, `[B, L, D_c]`.
+        context: Option<&'a qkv::Tensor<f64>>,
+    },
+}
