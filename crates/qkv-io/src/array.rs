@@ -76,17 +76,21 @@ impl Values {
 
     /// The same values in row-major order, if they are in column-major order of `shape` now.
     pub(crate) fn column_to_row_major(self, shape: &[usize]) -> Values {
-        match self {
-            Values::F16(v) => Values::F16(row_major(&v, shape)),
-            Values::Bf16(v) => Values::Bf16(row_major(&v, shape)),
-            Values::F32(v) => Values::F32(row_major(&v, shape)),
-            Values::F64(v) => Values::F64(row_major(&v, shape)),
-            Values::I64(v) => Values::I64(row_major(&v, shape)),
-            Values::U64(v) => Values::U64(row_major(&v, shape)),
-            Values::Bool(v) => Values::Bool(row_major(&v, shape)),
-        }
+        each!(self, v => row_major(&v, shape).into())
     }
 }
+
+/// A vector is values of its type.
+macro_rules! from_vec {
+    ($($variant:ident $type:ty),*) => {$(
+        impl From<Vec<$type>> for Values {
+            fn from(values: Vec<$type>) -> Self {
+                Values::$variant(values)
+            }
+        }
+    )*};
+}
+from_vec!(F16 f16, Bf16 bf16, F32 f32, F64 f64, I64 i64, U64 u64, Bool bool);
 
 /// Reorders values whose first axis runs fastest so that the last does.
 fn row_major<T: Copy>(values: &[T], shape: &[usize]) -> Vec<T> {

@@ -204,7 +204,7 @@ pub(crate) fn kind(head: &[u8], origin: &str) -> Result<Kind> {
             origin: origin.to_owned(),
         });
     }
-    if head.starts_with(b"\x93NUMPY") {
+    if head.starts_with(crate::npy::MAGIC) {
         return Ok(Kind::Npy);
     }
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
@@ -285,7 +285,7 @@ fn looks_like_safetensors(head: &[u8]) -> bool {
     let plausible = u64::from_le_bytes(*length) <= crate::safetensors::MAX_HEADER;
     match rest.first() {
         None => plausible,
-        Some(b'{') => plausible || !looks_like_text(length),
+        Some(b'{') => plausible || !looks_like_text(length) || std::str::from_utf8(length).is_err(),
         Some(_) => false,
     }
 }

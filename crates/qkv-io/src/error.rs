@@ -246,7 +246,15 @@ pub enum Error {
         /// The name that was asked for.
         name: String,
     },
-    /// More than is read or than fits.
+    /// More than memory holds.
+    #[error("{origin}: {size} bytes do not fit into memory; free some or give a smaller array")]
+    Memory {
+        /// What was read.
+        origin: String,
+        /// How many bytes were to be read.
+        size: u64,
+    },
+    /// More than is read.
     #[error("{origin}: {what} is {size} bytes, more than {limit}; {remedy}")]
     TooLarge {
         /// What was read.

@@ -51,7 +51,7 @@ pub(crate) fn looks_like_literal(text: &str) -> bool {
     let separator = |c: char| c.is_whitespace() || [',', '，', ';', '；'].contains(&c);
     let mut tokens = text.split(separator).filter(|t| !t.is_empty()).peekable();
     if tokens.peek().is_none() {
-        return !text.is_empty();
+        return true; // nothing but separators, or nothing: no path either
     }
     if text.contains(separator) {
         tokens.all(number::looks_like_number)
@@ -63,8 +63,13 @@ pub(crate) fn looks_like_literal(text: &str) -> bool {
 /// Whether a text that is no literal resembles one.
 pub(crate) fn resembles_literal(text: &str) -> bool {
     let text = text.trim();
+    let numeric = text.starts_with(|c: char| c.is_ascii_digit() || "+-\u{2212}".contains(c));
+    // Words belong to file names, such as 2024-run/q.npy.
+    let words = text
+        .split(|c: char| !c.is_alphabetic())
+        .any(|word| word.len() > 1);
     text.contains([';', '；', '[', ']', '［', '］'])
-        || text.starts_with(|c: char| c.is_ascii_digit() || "+-\u{2212}".contains(c))
+        || (numeric && !words)
         || ["array(", "tensor(", "np.array("]
             .iter()
             .any(|start| text.starts_with(start))

@@ -8,6 +8,9 @@ use crate::detect::Format;
 use crate::error::{Error, Result};
 use crate::source::read_up_to;
 
+/// How every npy begins.
+pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
+
 /// Headers longer than this are damaged: numpy itself refuses more than 10 000 bytes.
 const MAX_HEADER: u64 = 1 << 20;
 
@@ -86,6 +89,10 @@ impl<R: Read> Npy<'_, R> {
     /// Reads the header.
     pub(crate) fn header(&mut self) -> Result<Header> {
         let start = self.exactly(0, 8)?;
+        if !start.starts_with(MAGIC) {
+            let found = format!("{:02X?} where an npy begins with {MAGIC:02X?}", &start[..6]);
+            return Err(self.damaged(0, found, "save it with numpy.save"));
+        }
         let (major, minor) = (start[6], start[7]);
         let (prefix, length) = match major {
             1 => (10, self.exactly(8, 2)?),

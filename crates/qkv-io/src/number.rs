@@ -1,5 +1,7 @@
 //! The one place that reads numbers typed as text, and gathers them into an array.
 
+use std::borrow::Cow;
+
 use crate::array::{Array, Values};
 use crate::fault::TextFault;
 
@@ -18,16 +20,13 @@ pub(crate) fn parse(token: &str) -> Result<Typed, TextFault> {
         return Err(TextFault::MissingValue);
     }
     // The mathematical minus sign means what the hyphen does.
-    let ascii = token.replace('\u{2212}', "-");
-    match ascii.to_ascii_lowercase().as_str() {
-        "true" => return Ok(Typed::Truth(true)),
-        "false" => return Ok(Typed::Truth(false)),
-        "nan" | "+nan" | "-nan" => return Ok(Typed::Number(f64::NAN, i32::MAX)),
-        "inf" | "+inf" | "infinity" | "+infinity" => {
-            return Ok(Typed::Number(f64::INFINITY, i32::MAX));
-        }
-        "-inf" | "-infinity" => return Ok(Typed::Number(f64::NEG_INFINITY, i32::MAX)),
-        _ => {}
+    let ascii = if token.is_ascii() {
+        Cow::Borrowed(token)
+    } else {
+        token.replace('\u{2212}', "-").into()
+    };
+    if let Some(typed) = word(&ascii) {
+        return Ok(typed);
     }
     let refused = || TextFault::NotANumber {
         found: shown(token),
@@ -41,6 +40,25 @@ pub(crate) fn parse(token: &str) -> Result<Typed, TextFault> {
         });
     }
     Ok(Typed::Number(value, decimals))
+}
+
+/// The values that are words.
+fn word(token: &str) -> Option<Typed> {
+    let unsigned = token.strip_prefix(['+', '-']).unwrap_or(token);
+    if !unsigned.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    let is = |word: &str| unsigned.eq_ignore_ascii_case(word);
+    if is("nan") {
+        Some(Typed::Number(f64::NAN, i32::MAX))
+    } else if is("inf") || is("infinity") {
+        let sign = if token.starts_with('-') { -1.0 } else { 1.0 };
+        Some(Typed::Number(sign * f64::INFINITY, i32::MAX))
+    } else if unsigned.len() == token.len() && (is("true") || is("false")) {
+        Some(Typed::Truth(is("true")))
+    } else {
+        None
+    }
 }
 
 /// Whether a token is a value, or so near to one that it was meant as one.

@@ -59,15 +59,12 @@ pub(crate) fn read_up_to(
     origin: &str,
 ) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let too_large = || Error::TooLarge {
+    let memory = || Error::Memory {
         origin: origin.to_owned(),
-        what: "the data",
-        size: count.into(),
-        limit: 0,
-        remedy: "free some memory or give a smaller array",
+        size: count,
     };
-    let reserve = usize::try_from(reserve.min(count)).map_err(|_| too_large())?;
-    bytes.try_reserve_exact(reserve).map_err(|_| too_large())?;
+    let reserve = usize::try_from(reserve.min(count)).map_err(|_| memory())?;
+    bytes.try_reserve_exact(reserve).map_err(|_| memory())?;
     stream
         .take(count)
         .read_to_end(&mut bytes)

@@ -62,12 +62,13 @@ fn notation(text: &str) -> std::result::Result<Notation, (usize, &'static str)> 
     let lines: Vec<(usize, &str)> = text
         .lines()
         .enumerate()
-        .map(|(i, line)| (i + 1, line.trim()))
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(i, line)| (i + 1, line.trim_matches([' ', '\r'])))
+        .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
         .collect();
     let Some(&(number, first)) = lines.first() else {
         return Ok(Notation::Rows);
     };
+    let first = first.trim_start();
     if first.starts_with('{') {
         return Ok(Notation::Object);
     }
@@ -82,6 +83,7 @@ fn notation(text: &str) -> std::result::Result<Notation, (usize, &'static str)> 
     Ok(if any(&[',']) {
         Notation::Csv(b',')
     } else if lines.iter().all(|(_, line)| line.contains('\t')) {
+        // Before and after a tab a cell may be blank, which must not go unnoticed.
         Notation::Csv(b'\t')
     } else if any(&['，']) || lines.iter().any(|(_, line)| blank(line)) {
         Notation::Rows

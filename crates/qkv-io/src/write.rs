@@ -79,17 +79,15 @@ fn folder_of(path: &Path) -> &Path {
 /// Creates a file of a new name in the folder of `path`.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let Some(name) = path.file_name() else {
+    if path.file_name().is_none() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the path names no file",
         ));
-    };
+    }
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{count}.tmp", std::process::id()));
+        let hidden = format!(".qkv-{}-{count}.tmp", std::process::id());
         let temporary = folder_of(path).join(hidden);
         match OpenOptions::new()
             .write(true)
