@@ -84,6 +84,7 @@ pub fn read_file(path: &Path, name: Option<&str>) -> Result<Array> {
                 literal: None,
             });
         }
+        Err(_) if path.is_dir() => return Err(Error::Folder { path: origin }),
         Err(source) => {
             return Err(Error::Io {
                 action: "open",

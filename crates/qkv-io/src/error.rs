@@ -69,7 +69,7 @@ pub enum Error {
         source: io::Error,
     },
     /// There is no such file, and the argument is no literal either.
-    #[error("there is no file {path}{}", literal_note(.literal))]
+    #[error("there is no file \"{path}\"{}", literal_note(.literal))]
     NotFound {
         /// The path that was tried.
         path: String,

@@ -31,6 +31,7 @@ mod lists;
 mod literal;
 mod names;
 mod npy;
+mod npy_header;
 mod npz;
 mod number;
 mod safetensors;

@@ -114,7 +114,7 @@ fn member<T>(
     let mut npy = Npy {
         stream: file,
         len: size,
-        reserve: size.min(possible),
+        reserve: size.min(packed),
         origin: &inner,
     };
     then(&mut npy).map_err(|error| match error {

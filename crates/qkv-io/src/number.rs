@@ -128,6 +128,11 @@ fn remedy(token: &str) -> &'static str {
         "use a point for decimals, and no separators of thousands"
     } else if lower.starts_with("0x") || lower.starts_with("-0x") {
         "write numbers in decimal"
+    } else if ["array(", "tensor(", "np.array("]
+        .iter()
+        .any(|start| lower.starts_with(start))
+    {
+        "leave out array( and ), keeping the brackets inside"
     } else if token.contains(['*', '^', '√', '(', ')']) && digit {
         "write the result of the calculation as a decimal number"
     } else if token.contains("..") || token.contains('…') {
