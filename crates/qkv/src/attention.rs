@@ -452,13 +452,13 @@ fn fits<T: Element>(
     }
     let scores = inputs.scores_shape();
     let past = inputs.past_len();
-    let hint = if past > 0 && shape[3] == inputs.k().shape()[2] {
+    let hint = if past > 0 && shape[3] != 1 && shape[3] == inputs.k().shape()[2] {
         format!(
             "; it has a column for each of the {} new keys, but {past} cached keys come first: \
              add a column for each of them",
             shape[3]
         )
-    } else if shape[2] == scores[3] && shape[3] == scores[2] {
+    } else if shape[2] == scores[3] && shape[3] == scores[2] && shape[2] != shape[3] {
         "; it looks transposed: rows are queries, columns are keys".into()
     } else {
         String::new()

@@ -55,7 +55,8 @@ pub enum Error {
     /// A strided view reaches outside its data.
     #[error(
         "{argument}: a view of shape {shape} with strides {strides:?} from element {offset} \
-         reaches element {reach}, but the data holds {found} elements"
+         reaches element {reach}, but the data holds {found} elements; give an offset and strides, \
+         in elements, that stay inside"
     )]
     OutOfBounds {
         /// Which argument.
@@ -66,7 +67,7 @@ pub enum Error {
         strides: Vec<isize>,
         /// Where the view starts, in elements.
         offset: usize,
-        /// The first element out of bounds that the view would touch.
+        /// The element farthest out of bounds that the view would touch.
         reach: i128,
         /// Elements in the data.
         found: usize,

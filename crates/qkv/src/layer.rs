@@ -12,6 +12,10 @@
 //!
 //! Plain `f64` loops, as in [`definition`].
 
+mod backward;
+
+pub use backward::GradientSteps;
+
 use crate::attention::{Attention, Inputs};
 use crate::definition::{self, Places};
 use crate::error::{Error, Result, Shape};
@@ -230,7 +234,7 @@ impl Block<'_> {
             steps.push(StepName::KNormed, whole_k(&new_k)?);
         }
         if let Some(rotary) = &self.rotary {
-            let places = self.places(inputs, same_tokens)?;
+            let places = self.places(inputs, inputs.past_len(), same_tokens)?;
             q = rotary.apply(q.view()?, &Positions::Each(&places.queries))?;
             new_k = rotary.apply(new_k.view()?, &Positions::Each(&places.keys))?;
             steps.push(StepName::QRotated, q.clone());
@@ -264,7 +268,12 @@ impl Block<'_> {
 
     /// Where queries and new keys stand. In self-attention (`same_tokens`) a query stands where its
     /// own key does; elsewhere the alignment says it.
-    fn places<T: Element>(&self, inputs: &Inputs<'_, T>, same_tokens: bool) -> Result<Places> {
+    fn places<T: Element>(
+        &self,
+        inputs: &Inputs<'_, T>,
+        past_len: usize,
+        same_tokens: bool,
+    ) -> Result<Places> {
         let start = match &self.place {
             Place::Given(places) => {
                 return Ok(Places {
@@ -276,7 +285,6 @@ impl Block<'_> {
         };
         let shift = |at: &[i64]| at.iter().map(|p| p.saturating_add(*start)).collect();
         let places = definition::places(&self.attention, inputs)?;
-        let past_len = inputs.past_len();
         let keys: Vec<Vec<i64>> = places
             .keys
             .iter()

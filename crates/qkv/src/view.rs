@@ -44,10 +44,26 @@ macro_rules! element {
         }
     };
 }
-element!(f16, F16, f16::to_f64, f16::from_f64);
-element!(bf16, Bf16, bf16::to_f64, bf16::from_f64);
+element!(f16, F16, f16::to_f64, |v| f16::from_f32(to_odd(v)));
+element!(bf16, Bf16, bf16::to_f64, |v| bf16::from_f32(to_odd(v)));
 element!(f32, F32, f64::from, |v| v as f32);
 element!(f64, F64, |v| v, |v| v);
+
+/// The value in `f32`; of the two neighbours where it is neither, the one with an odd last bit.
+/// Rounding that to a narrower type gives the nearest value: to the nearest `f32` first would
+/// round twice, as would `f16::from_f64` itself.
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let back = f64::from(nearest);
+    let bits = nearest.to_bits();
+    if back == value || value.is_nan() || bits & 1 == 1 {
+        nearest
+    } else if back.abs() < value.abs() {
+        f32::from_bits(bits + 1)
+    } else {
+        f32::from_bits(bits - 1)
+    }
+}
 
 /// A read-only view of four axes, `[batch, heads, length, head_dim]`, into data that may be
 /// strided: transposed, sliced, reversed (negative strides) or repeated (stride 0).
