@@ -2,8 +2,10 @@
 //!
 //! The lists themselves are read by [`crate::literal`], so that the decimals are kept as typed.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::fmt;
 
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::array::Array;
@@ -33,7 +35,6 @@ pub(crate) fn read_object(text: &str, name: Option<&str>, origin: &str) -> Resul
     let mut found = Vec::new();
     let document = Document { text, origin };
     document.collect(text, "", OBJECT_DEPTH, &mut found)?;
-    found.sort_by_key(|(_, list)| list.as_ptr() as usize);
     let entries: Vec<Entry> = found
         .iter()
         .map(|(name, _)| Entry {
@@ -41,8 +42,18 @@ pub(crate) fn read_object(text: &str, name: Option<&str>, origin: &str) -> Resul
             shape: None,
         })
         .collect();
-    let list = found[names::choose(origin, Format::Json, name, &entries)?].1;
+    let (name, list) = &found[names::choose(origin, Format::Json, name, &entries)?];
     let (line, column) = document.place(list);
+    if found.iter().filter(|(other, _)| other == name).count() > 1 {
+        let says = format!("several lists have the name \"{name}\"");
+        let place = Place::Character { line, column };
+        let fault = TextFault::Syntax { says };
+        return Err(Error::Text {
+            origin: origin.to_owned(),
+            place,
+            fault,
+        });
+    }
     parse_lists(list, origin, JSON_DEPTH).map_err(|error| moved(error, line, column))
 }
 
@@ -95,26 +106,26 @@ impl<'a> Document<'a> {
         depth: usize,
         found: &mut Vec<(String, &'a str)>,
     ) -> Result<()> {
-        let fields: HashMap<String, &'a RawValue> =
-            serde_json::from_str(object).map_err(|error| {
-                let (line, column) = self.place(object);
-                let place = Place::Character {
-                    line: error.line(),
-                    column: error.column().max(1),
-                };
-                let fault = TextFault::Syntax {
-                    says: error.to_string(),
-                };
-                moved(
-                    Error::Text {
-                        origin: self.origin.to_owned(),
-                        place,
-                        fault,
-                    },
-                    line,
-                    column,
-                )
-            })?;
+        let Fields(fields) = serde_json::from_str(object).map_err(|error| {
+            let (line, column) = self.place(object);
+            let place = Place::Character {
+                line: error.line(),
+                column: error.column().max(1),
+            };
+            // The parser's own " at line 1 column 2" counts from the inner object.
+            let says = error.to_string();
+            let says = says.split(" at line ").next().unwrap_or(&says).to_owned();
+            let fault = TextFault::Syntax { says };
+            moved(
+                Error::Text {
+                    origin: self.origin.to_owned(),
+                    place,
+                    fault,
+                },
+                line,
+                column,
+            )
+        })?;
         for (key, value) in fields {
             let value = value.get();
             let name = if prefix.is_empty() {
@@ -137,12 +148,47 @@ impl<'a> Document<'a> {
 }
 
 /// The lists of `[{"name": …, "values": …}, …]`.
-fn named_lists<'a>(list: &'a str) -> Vec<(String, &'a str)> {
-    let objects: Vec<HashMap<String, &'a RawValue>> =
-        serde_json::from_str(list).unwrap_or_default();
-    let named = |object: HashMap<String, &'a RawValue>| -> Option<(String, &'a str)> {
-        let name = serde_json::from_str(object.get("name")?.get()).ok()?;
-        Some((name, object.get("values")?.get()))
+fn named_lists(list: &str) -> Vec<(String, &str)> {
+    let objects: Vec<Fields<'_>> = serde_json::from_str(list).unwrap_or_default();
+    let named = |object: &Fields<'_>| -> Option<(String, usize)> {
+        let at = |key| object.0.iter().position(|(name, _)| name == key);
+        let name = serde_json::from_str(object.0[at("name")?].1.get()).ok()?;
+        Some((name, at("values")?))
     };
-    objects.into_iter().filter_map(named).collect()
+    objects
+        .iter()
+        .filter_map(|object| named(object).map(|(name, at)| (name, object.0[at].1.get())))
+        .collect()
+}
+
+/// The fields of an object as they stand, none of which may come twice.
+struct Fields<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(
+                self,
+                mut map: M,
+            ) -> std::result::Result<Self::Value, M::Error> {
+                let mut fields: Self::Value = Vec::new();
+                let mut seen = HashSet::new();
+                while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
+                    if !seen.insert(key.clone()) {
+                        return Err(de::Error::custom(format!("the name \"{key}\" comes twice")));
+                    }
+                    fields.push((key, value));
+                }
+                Ok(fields)
+            }
+        }
+        deserializer.deserialize_map(InOrder).map(Fields)
+    }
 }

@@ -140,6 +140,18 @@ fn bad_text_files() {
         (b"{\"a\": [\"1\"]}", &["quotation marks"]),
         (b"{\"a\": [1]} x", &["not valid"]),
         (
+            b"{\"a\": [1], \"a\": [2]}",
+            &["line 1", "the name \"a\" comes twice"],
+        ),
+        (
+            b"{\"a\": {\"b\": [1], \"b\": [2]}}",
+            &["\"b\" comes twice", "correct it there"],
+        ),
+        (
+            b"{\"s\": [{\"name\": \"q\", \"values\": [1]}, {\"name\": \"q\", \"values\": [2]}]}",
+            &["2 arrays", "q, q"],
+        ),
+        (
             b"caf\xe9 1 2",
             &["not UTF-8", "byte 3", "E9", "save it as UTF-8"],
         ),
@@ -164,6 +176,16 @@ fn bad_text_files() {
         refused(&String::from_utf8_lossy(text), text, None, "t", facts);
     }
     assert!(cases.len() >= 35);
+}
+
+#[test]
+fn a_name_that_several_lists_have() {
+    let text = br#"{"a": {"b": [1]}, "a.b": [2]}"#;
+    let facts = &[
+        "line 1, character 13",
+        "several lists have the name \"a.b\"",
+    ];
+    refused("twice", text, Some("a.b"), "t", facts);
 }
 
 fn refused(case: &str, file: &[u8], name: Option<&str>, origin: &str, facts: &[&str]) {
