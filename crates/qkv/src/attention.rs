@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, Shape};
 use crate::mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
-use crate::view::{AnyView, Element, View};
+use crate::view::{AnyView, Element, View, element_count};
 
 /// The factor on q·k.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -173,6 +173,9 @@ impl<'a, T: Element> Inputs<'a, T> {
         agree("past v", v.shape(), "v", own_v, 1, "heads", KV_HEADS)?;
         agree("past v", v.shape(), "v", own_v, 3, "value_dim", VALUE_DIM)?;
         agree("past k", k.shape(), "past v", v.shape(), 2, "keys", KEYS)?;
+        if k.shape()[2].checked_add(own_k[2]).is_none() {
+            return Err(too_large("past k", k.shape()));
+        }
         self.past = Some((k, v));
         Ok(self)
     }
@@ -287,6 +290,7 @@ impl Attention<'_> {
     /// [`Error::CausalAlignment`].
     pub fn check<T: Element>(&self, inputs: &Inputs<'_, T>) -> Result<()> {
         self.check_values()?;
+        check_sizes(inputs)?;
         let scores = inputs.scores_shape();
         for mask in &self.masks {
             fits(
@@ -375,6 +379,34 @@ impl Attention<'_> {
             return Err(unequal(inputs.queries(), inputs.keys(), place));
         }
         Ok(())
+    }
+}
+
+/// Views that repeat their data may have any shape: what is computed from them must still fit.
+fn check_sizes<T: Element>(inputs: &Inputs<'_, T>) -> Result<()> {
+    let [batch, heads, queries, keys] = inputs.scores_shape();
+    let (kv_heads, head_dim, value_dim) =
+        (inputs.kv_heads(), inputs.head_dim(), inputs.value_dim());
+    for (what, shape) in [
+        ("scores", [batch, heads, queries, keys]),
+        ("output", [batch, heads, queries, value_dim]),
+        ("q", [batch, heads, queries, head_dim]),
+        ("k", [batch, kv_heads, keys, head_dim]),
+        ("v", [batch, kv_heads, keys, value_dim]),
+    ] {
+        let most = isize::MAX as usize / size_of::<f64>();
+        if element_count(&shape).is_none_or(|count| count > most) {
+            return Err(too_large(what, shape));
+        }
+    }
+    Ok(())
+}
+
+fn too_large(what: &'static str, shape: [usize; 4]) -> Error {
+    Error::Option {
+        option: what,
+        value: format!("shape {}", Shape::from(shape)),
+        remedy: "it has more elements than memory can address; give shorter axes",
     }
 }
 

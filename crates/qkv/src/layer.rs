@@ -336,7 +336,10 @@ impl Layer<'_> {
         past: Option<(&Tensor<f64>, &Tensor<f64>)>,
     ) -> Result<Steps> {
         let mut steps = Steps::default();
-        let past_len = past.map_or(0, |(k, _)| k.shape().get(2).copied().unwrap_or(0));
+        let past_len = match past {
+            Some((k, _)) => k.view()?.shape()[2],
+            None => 0,
+        };
         let mut positioned = |x: &Tensor<f64>, start, name, argument| -> Result<_> {
             let x = match self.sinusoidal {
                 Some(_) => add_sinusoidal(x, start, argument)?,
@@ -345,7 +348,7 @@ impl Layer<'_> {
             steps.push(name, x.clone());
             Ok(x)
         };
-        let first = self.sinusoidal.unwrap_or(0) + past_len;
+        let first = self.sinusoidal.unwrap_or(0).saturating_add(past_len);
         let x_in = positioned(x, first, StepName::XPositioned, "x")?;
         let (context_in, context_name) = match context {
             Some(context) => {

@@ -317,7 +317,7 @@ impl<T: Copy> Tensor<T> {
     pub(crate) fn filled(shape: &[usize], value: T) -> Self {
         Tensor {
             shape: shape.to_vec(),
-            data: vec![value; shape.iter().product()],
+            data: vec![value; element_count(shape).unwrap_or(usize::MAX)],
         }
     }
 
@@ -395,7 +395,7 @@ impl<T: Copy> Tensor<T> {
 }
 
 /// Product of the sizes, `None` where it does not fit.
-fn element_count(shape: &[usize]) -> Option<usize> {
+pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
     if shape.contains(&0) {
         return Some(0);
     }
