@@ -1,0 +1,45 @@
+//! What the help says after the options. Every example runs as it stands (a test runs them, in
+//! this order and in one folder).
+
+/// After `qkv -h`.
+pub const SHORT: &str = "qkv explain shows the built-in example; qkv --help says more.";
+
+/// After `qkv --help`.
+pub const MAIN: &str = "\
+Examples:
+  The worked calculation of two tokens:
+    $ qkv explain
+  Your own queries, keys and values:
+    $ qkv explain --q \"1 0; 0 1\" --k \"1 1; 0 1\" --v \"2 0; 0 4\" --causal
+  All options and more examples:
+    $ qkv explain --help
+
+Exit status: 0, or 2 after an error, which standard error explains.";
+
+/// After `qkv explain -h`.
+pub const EXPLAIN_SHORT: &str =
+    "ARRAY is a literal (\"1 0; 0 1\"), a file (a.npy, a.npz:name, …) or -; --help says more.";
+
+/// After `qkv explain --help`.
+pub const EXPLAIN: &str = "\
+Examples:
+  The built-in example, and the same in Chinese with six decimals:
+    $ qkv explain
+    $ qkv explain --lang zh --digits 6
+  Literals; two queries against three keys, where a causal mask needs its alignment:
+    $ qkv explain --q \"1 0; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1; 10; 100\" --causal bottom-right
+  From tokens, with weights drawn from a seed:
+    $ qkv explain --x \"1 0.5 -0.2 0.1; 0.3 -0.4 0.8 1.2\" --init normal:0.02 --seed 7 --dk 4 --dv 4
+  Four query heads that share two key and value heads, rotary positions, residual:
+    $ qkv explain --x \"1 0 0 1 2 0 1 0; 0 1 0 0 0 1 0 2\" --init xavier --heads 4 --kv-heads 2 \\
+        --position rotary --residual --row 1
+  A window of the own key and two before it, and two packed documents:
+    $ qkv explain --q \"0;0;0;0;0\" --k \"0;0;0;0;0\" --v \"1;2;3;4;5\" --causal --window 2,0 \\
+        --documents 2,3
+  Every step into a file, and arrays out of one:
+    $ qkv explain -o steps.safetensors
+    $ qkv explain --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v
+  For programs, and from standard input:
+    $ echo \"1 0; 0 1\" | qkv explain --q - --k \"1 0; 0 1\" --v \"2 0; 0 4\" --json
+
+Exit status: 0, or 2 after an error, which standard error explains.";
