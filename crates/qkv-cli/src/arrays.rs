@@ -168,6 +168,7 @@ fn as_rows(shape: &[usize]) -> &'static str {
 
 /// What lies over the scores: at most four axes, aligned to the right.
 pub struct Grid<T> {
+    argument: &'static str,
     shape: Vec<usize>,
     values: Vec<T>,
 }
@@ -180,12 +181,16 @@ fn grid<T>(argument: &'static str, shape: Vec<usize>, values: Vec<T>) -> Result<
             remedy: "at most 4 are possible, [batch, heads, queries, keys]".into(),
         });
     }
-    Ok(Grid { shape, values })
+    Ok(Grid {
+        argument,
+        shape,
+        values,
+    })
 }
 
 impl<T: Copy> Grid<T> {
-    pub fn view(&self) -> qkv::Result<View<'_, T>> {
-        View::new(&self.values, &self.shape)
+    pub fn view(&self) -> Result<View<'_, T>> {
+        View::new(&self.values, &self.shape).map_err(Error::about(self.argument))
     }
 
     pub fn values(&self) -> &[T] {
@@ -257,6 +262,7 @@ impl Axes {
             }
         };
         Ok(Operand {
+            argument,
             numbers,
             stored,
             swapped,
@@ -284,6 +290,7 @@ fn head_width(
 /// q, k or v: numbers as they were stored, and how they are seen as `[B, H, L, d]`.
 #[derive(Debug)]
 pub struct Operand {
+    argument: &'static str,
     numbers: Vec<f64>,
     stored: [usize; 4],
     /// Whether heads and length are the other way round in memory.
@@ -292,8 +299,8 @@ pub struct Operand {
 
 impl Operand {
     /// `[B, H, L, d]`.
-    pub fn view(&self) -> qkv::Result<View<'_, f64>> {
-        let view = View::new(&self.numbers, &self.stored)?;
+    pub fn view(&self) -> Result<View<'_, f64>> {
+        let view = View::new(&self.numbers, &self.stored).map_err(Error::about(self.argument))?;
         Ok(if self.swapped {
             view.swap_axes(1, 2)
         } else {
@@ -302,7 +309,7 @@ impl Operand {
     }
 
     /// A copy in the order of the axes.
-    pub fn to_tensor(&self) -> qkv::Result<Tensor<f64>> {
+    pub fn to_tensor(&self) -> Result<Tensor<f64>> {
         let view = self.view()?;
         let shape = view.shape();
         let [batch, heads, len, width] = shape;
@@ -314,6 +321,6 @@ impl Operand {
                 }
             }
         }
-        Tensor::new(&shape, numbers)
+        tensor(self.argument, &shape, numbers)
     }
 }

@@ -45,16 +45,9 @@ impl Run<'_> {
         let (q_axes, k_axes) = axes(inputs)?;
         let [q, k, v] = operands(inputs, &mut reader, q_axes, k_axes)?;
         let past = past(inputs, &mut reader, k_axes)?;
-        let mut arrays = Inputs::new(
-            q.view().map_err(&engine)?,
-            k.view().map_err(&engine)?,
-            v.view().map_err(&engine)?,
-        )
-        .map_err(&engine)?;
+        let mut arrays = Inputs::new(q.view()?, k.view()?, v.view()?).map_err(&engine)?;
         if let Some((k, v)) = &past {
-            arrays = arrays
-                .with_past(k.view().map_err(&engine)?, v.view().map_err(&engine)?)
-                .map_err(&engine)?;
+            arrays = arrays.with_past(k.view()?, v.view()?).map_err(&engine)?;
         }
         let options = Options::read(&self.args.attention, &mut reader, arrays.heads())?;
         let norms = Norms::read(layer, &mut reader)?;
@@ -83,7 +76,7 @@ impl Run<'_> {
             k_norm: norms.k,
             rotary: position.rotary,
             place: position.place,
-            attention: options.attention().map_err(&engine)?,
+            attention: options.attention()?,
             concatenate: arrays.heads() > 1 || inputs.heads.is_some(),
             output,
         };
@@ -143,9 +136,8 @@ impl Run<'_> {
             split: Some((kv_heads, kv_option(inputs))),
         };
         let past = past(inputs, &mut reader, axes)?
-            .map(|(k, v)| Ok((k.to_tensor()?, v.to_tensor()?)))
-            .transpose()
-            .map_err(&engine)?;
+            .map(|(k, v)| Ok::<_, Error>((k.to_tensor()?, v.to_tensor()?)))
+            .transpose()?;
         let options = Options::read(&self.args.attention, &mut reader, heads)?;
         let norms = Norms::read(args, &mut reader)?;
         self.target.check_inputs(&reader)?;
@@ -177,7 +169,7 @@ impl Run<'_> {
                 k_norm: norms.k,
                 rotary: position.rotary,
                 place: position.place,
-                attention: options.attention().map_err(&engine)?,
+                attention: options.attention()?,
                 concatenate: true,
                 output: weights.output,
             },

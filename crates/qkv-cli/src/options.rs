@@ -71,7 +71,7 @@ impl Options {
     }
 
     /// What the engine is asked for.
-    pub fn attention(&self) -> qkv::Result<Attention<'_>> {
+    pub fn attention(&self) -> Result<Attention<'_>> {
         let mut masks = Vec::new();
         if let Some(keep) = &self.keep {
             masks.push(Mask::keep(keep.view()?));
