@@ -45,7 +45,7 @@ pub enum Format {
     LfsPointer,
     Html,
     Xml,
-    Torchlike,
+    TorchCut,
 }
 
 impl Format {
@@ -88,7 +88,7 @@ impl Format {
             Format::LfsPointer => "a git-lfs pointer",
             Format::Html => "an HTML page",
             Format::Xml => "an XML document",
-            Format::Torchlike => "a zip (probably PyTorch) file that is cut off",
+            Format::TorchCut => "a zip (probably PyTorch) file that is cut off",
         }
     }
 
@@ -100,7 +100,7 @@ impl Format {
                  from safetensors.torch import save_file; \
                  save_file(torch.load('FILE', weights_only=True), 'FILE.safetensors')\""
             }
-            Format::Torchlike => "download or write it again, then convert it to safetensors",
+            Format::TorchCut => "download or write it again, then convert it to safetensors",
             Format::Pickle => {
                 "nothing is unpickled here; load it where it was made and save it with numpy.save \
                  or as safetensors"

@@ -129,7 +129,7 @@ fn unopened(head: &[u8], origin: &str, error: &ZipError) -> Error {
     // PyTorch writes its zips with these flags and its pickle first.
     let torch = head.get(6..8) == Some(&[0x08, 0x08]) || head.windows(8).any(|w| w == b"data.pkl");
     if torch {
-        return detect::foreign(origin, Format::Torchlike, 0, head);
+        return detect::foreign(origin, Format::TorchCut, 0, head);
     }
     Error::Damaged {
         origin: origin.to_owned(),
