@@ -29,8 +29,13 @@
 //! # Ok::<(), qkv::Error>(())
 //! ```
 
+mod build;
+mod explanation;
+mod expr;
 mod json;
+mod number;
 mod text;
+mod words;
 
 pub use json::json;
 pub use text::text;

@@ -1,19 +1,257 @@
-//! The worked calculation as plain text.
+//! The explanation as text for a terminal or a file.
 
+mod heat;
+mod matrix;
+mod wrap;
+
+use crate::build;
+use crate::explanation::{Block, Explanation, Part, Worked};
+use crate::expr::{Expr, TIED, other_digits};
+use crate::number::shown;
+use crate::words::{self, Words};
 use crate::{Settings, Subject};
+use wrap::{Hang, columns, wrap};
 
-/// The worked calculation.
+/// The worked calculation: every step of the run with its formula, its shape, each number's own
+/// line with the numbers put in, and what it means.
+///
+/// ```text
+/// o[0,0] = 0.6698·2 + 0.3302·0 ≈ 1.3395 [shown digits give 1.3396]
+/// ```
+///
+/// Where redoing a line from the digits that it shows gives another last digit, the line says so.
+/// Large inputs are shown by shapes, formulas, heat maps and the chosen rows. No line is wider than
+/// `settings.width` columns, down to a width of 40; a Chinese character takes two.
 pub fn text(subject: &Subject<'_>, settings: &Settings) -> String {
-    let mut out = String::from("Attention(Q,K,V) = softmax(QKᵀ/√d_k + mask)·V\n");
-    for (name, tensor) in subject.steps.iter() {
-        out.push_str(&format!("\n{name} {:?}\n", tensor.shape()));
-        let width = tensor.shape().last().copied().unwrap_or(1).max(1);
-        for row in tensor.data().chunks(width) {
-            for value in row {
-                out.push_str(&format!("{value:>12.*}", settings.digits));
-            }
-            out.push('\n');
+    let words = words::of(settings.lang);
+    let explanation = build::explain(subject, settings, words);
+    let mut page = Page {
+        out: String::new(),
+        settings,
+        words,
+        width: settings.width.max(24),
+        digits_explained: false,
+        last: Kind::Start,
+    };
+    page.explanation(&explanation);
+    page.out
+}
+
+/// The page under way.
+struct Page<'a> {
+    out: String,
+    settings: &'a Settings,
+    words: &'a dyn Words,
+    width: usize,
+    /// Whether a reader has been told why redone digits may differ.
+    digits_explained: bool,
+    last: Kind,
+}
+
+/// What was printed last: decides about the empty line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Start,
+    Heading,
+    Line,
+    Paragraph,
+    Figure,
+}
+
+#[derive(Clone, Copy)]
+enum Style {
+    Plain,
+    Bold,
+    Dim,
+}
+
+const INDENT: usize = 2;
+
+impl Page<'_> {
+    fn explanation(&mut self, explanation: &Explanation) {
+        self.underlined(&explanation.title, '═');
+        for block in &explanation.opening {
+            self.block(block);
+        }
+        for (number, part) in explanation.parts.iter().enumerate() {
+            self.part(number + 1, part);
         }
     }
-    out
+
+    fn part(&mut self, number: usize, part: &Part) {
+        self.out.push('\n');
+        self.underlined(&format!("{number}. {}", part.heading), '─');
+        if let Some(formula) = &part.formula {
+            let formula = format!("{}: {formula}", self.words.formula());
+            let formula = match self.settings.lang {
+                crate::Lang::En => formula,
+                crate::Lang::Zh => formula.replacen(": ", "：", 1),
+            };
+            self.wrapped(&formula, INDENT, INDENT + 2, Style::Plain);
+            self.last = Kind::Line;
+        }
+        for block in &part.blocks {
+            self.block(block);
+        }
+    }
+
+    fn block(&mut self, block: &Block) {
+        let kind = match block {
+            Block::Paragraph(_) | Block::Heading(_) => Kind::Paragraph,
+            Block::Item(_) | Block::Worked(_) | Block::Warning(_) => Kind::Line,
+            Block::Matrix(_) | Block::HeatMap(_) => Kind::Figure,
+        };
+        let together = kind == Kind::Line && self.last == Kind::Line;
+        if !together && !matches!(self.last, Kind::Start | Kind::Heading) {
+            self.out.push('\n');
+        }
+        self.last = kind;
+        match block {
+            Block::Paragraph(text) => self.wrapped(text, 0, 0, Style::Plain),
+            Block::Item(text) => self.wrapped(text, INDENT, INDENT + 2, Style::Plain),
+            Block::Heading(text) => {
+                self.wrapped(text, 0, 0, Style::Bold);
+                self.last = Kind::Heading;
+            }
+            Block::Warning(text) => {
+                let text = format!("{}{TIED}{text}", self.words.warning());
+                self.wrapped(&text, INDENT, INDENT + 2, Style::Bold);
+            }
+            Block::Worked(worked) => self.worked(worked),
+            Block::Matrix(matrix) => {
+                let lines = matrix::lines(matrix, self.settings.digits, self.width - INDENT);
+                for line in &lines.lines {
+                    self.line(INDENT, line, Style::Plain);
+                }
+                if let Some(needed) = lines.needed {
+                    let text = self.words.how_to_widen(needed + INDENT);
+                    self.wrapped(&text, INDENT, INDENT, Style::Dim);
+                }
+            }
+            Block::HeatMap(map) => {
+                self.wrapped(&map.name, 0, 0, Style::Plain);
+                let map = heat::draw(map, self.width - INDENT, self.settings);
+                for line in &map.lines {
+                    self.line(INDENT, line, Style::Plain);
+                }
+                let mut legend = self.words.legend(&map.largest);
+                if let Some((rows, columns)) = map.merged {
+                    let merged = self.words.merged_cells(rows, columns);
+                    legend = match self.settings.lang {
+                        crate::Lang::En => format!("{legend}; {merged}"),
+                        crate::Lang::Zh => format!("{legend}；{merged}"),
+                    };
+                }
+                self.wrapped(&legend, INDENT, INDENT, Style::Dim);
+            }
+        }
+    }
+
+    /// `label = formula = … ≈ value [note]`.
+    fn worked(&mut self, worked: &Worked) {
+        let digits = self.settings.digits;
+        let value = shown(worked.value, digits);
+        let mut line = worked.label.replace(' ', &TIED.to_string());
+        line = line.replace(&format!("{TIED}={TIED}"), &format!(" ={TIED}"));
+        let mut before: Option<(&Expr, String)> = None;
+        for expr in &worked.chain {
+            let text = expr.print(digits, self.words);
+            if before.as_ref().is_some_and(|(_, before)| *before == text) || text == value.text {
+                continue;
+            }
+            let sign = match &before {
+                Some((before, _)) if rounds(before, expr, digits) => '≈',
+                _ => '=',
+            };
+            line.push_str(&format!(" {sign}{TIED}{text}"));
+            before = Some((expr, text));
+        }
+        let exact = value.exact && worked.chain.last().is_none_or(|expr| expr.exact(digits));
+        let sign = if exact { '=' } else { '≈' };
+        line.push_str(&format!(" {sign}{TIED}{}", value.text));
+        let redone = worked
+            .chain
+            .iter()
+            .rev()
+            .find_map(|expr| other_digits(expr, worked.value, digits));
+        if let Some(redone) = redone {
+            line.push(' ');
+            line.push_str(&if self.digits_explained {
+                self.words
+                    .other_digits(&redone.text)
+                    .replace(' ', &TIED.to_string())
+            } else {
+                self.words.other_digits_first(&redone.text, &value.text)
+            });
+            self.digits_explained = true;
+        }
+        let label = line.split(" =").next().map_or(0, columns);
+        let label = label.min(line.split(" ≈").next().map_or(0, columns));
+        let hang = if label + INDENT <= self.width / 3 {
+            Hang {
+                relation: INDENT + label + 1,
+                other: INDENT + label + 3,
+            }
+        } else {
+            Hang {
+                relation: INDENT + 2,
+                other: INDENT + 4,
+            }
+        };
+        for line in wrap(&line, self.width, INDENT, hang) {
+            self.line(0, &line, Style::Plain);
+        }
+    }
+
+    fn underlined(&mut self, text: &str, with: char) {
+        let lines = wrap(text, self.width, 0, Hang::at(0));
+        let width = lines.iter().map(|line| columns(line)).max().unwrap_or(0);
+        for line in lines {
+            self.line(0, &line, Style::Bold);
+        }
+        let rule = with.to_string().repeat(width);
+        self.line(0, &rule, Style::Dim);
+        self.last = Kind::Heading;
+    }
+
+    fn wrapped(&mut self, text: &str, first: usize, others: usize, style: Style) {
+        let own = text.len() - text.trim_start_matches(' ').len();
+        let lines = wrap(
+            text.trim_start_matches(' '),
+            self.width,
+            first + own,
+            Hang::at(others + own),
+        );
+        for line in lines {
+            self.line(0, &line, style);
+        }
+    }
+
+    fn line(&mut self, indent: usize, text: &str, style: Style) {
+        let text = text.replace(TIED, " ");
+        let text = text.trim_end();
+        let code = match style {
+            Style::Bold if self.settings.color => "\x1b[1m",
+            Style::Dim if self.settings.color => "\x1b[2m",
+            _ => "",
+        };
+        let reset = if code.is_empty() { "" } else { "\x1b[0m" };
+        if !text.is_empty() {
+            self.out
+                .push_str(&format!("{}{code}{text}{reset}", " ".repeat(indent)));
+        }
+        self.out.push('\n');
+    }
+}
+
+/// Whether a formula shows a rounded number that the one before it did not.
+fn rounds(before: &Expr, expr: &Expr, digits: usize) -> bool {
+    let mut seen = Vec::new();
+    before.leaves(&mut |leaf| seen.push(shown(leaf.abs(), digits).text));
+    let mut rounds = false;
+    expr.leaves(&mut |leaf| {
+        let leaf = shown(leaf.abs(), digits);
+        rounds |= !leaf.exact && !seen.contains(&leaf.text);
+    });
+    rounds
 }

@@ -1,0 +1,329 @@
+//! What every part of the explanation asks: sizes, numbers, names, and how much to write out.
+
+use crate::explanation::{Block, Matrix, Part, Worked};
+use crate::expr::Expr;
+use crate::number::{percent, shown};
+use crate::words::Words;
+use crate::{Origin, Settings, Subject};
+use qkv::{Inputs, StepName, Tensor, definition};
+
+/// More weights than this, and the text shows a choice of rows.
+const MANY_WEIGHTS: usize = 200;
+/// Longer dot products, and the text shows a choice of rows.
+const LONG_DOT: usize = 32;
+/// More heads than this, and one is worked out.
+const MANY_HEADS: usize = 8;
+/// More lines of calculation than this, and the text shows a choice of rows.
+const MANY_LINES: usize = 700;
+/// Keys written out in a row of a large input: the heaviest.
+const KEYS_SHOWN: usize = 8;
+/// Columns worked out in a large input.
+const COLUMNS_SHOWN: usize = 3;
+/// Heat maps of a large input.
+const MAPS_SHOWN: usize = 3;
+/// The most numbers of a matrix that are printed, of a small and of a large input.
+const MATRIX_SHOWN: [usize; 2] = [400, 48];
+
+/// One run, and what of it is written out.
+pub(crate) struct Run<'a> {
+    pub subject: &'a Subject<'a>,
+    pub words: &'a dyn Words,
+    pub digits: usize,
+    pub batch: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub queries: usize,
+    pub keys: usize,
+    pub dk: usize,
+    pub dv: usize,
+    pub large: bool,
+    /// The queries worked out.
+    pub rows: Vec<usize>,
+    /// Whether the caller chose them.
+    pub rows_chosen: bool,
+    /// `[batch, head]` worked out.
+    pub groups: Vec<[usize; 2]>,
+    /// `[batch, head]` drawn.
+    pub maps: Vec<[usize; 2]>,
+    /// Where each query and each key stands in its sequence or document.
+    pub places: Option<definition::Places>,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(
+        subject: &'a Subject<'a>,
+        settings: &Settings,
+        words: &'a dyn Words,
+    ) -> Run<'a> {
+        let size = |name, at: usize| {
+            let shape = subject.steps.get(name).map_or(&[][..], |step| step.shape());
+            shape.get(at).copied().unwrap_or(0)
+        };
+        let mut run = Run {
+            subject,
+            words,
+            digits: settings.digits,
+            batch: size(StepName::Q, 0),
+            heads: size(StepName::Q, 1),
+            kv_heads: size(StepName::K, 1),
+            queries: size(StepName::Q, 2),
+            keys: size(StepName::K, 2),
+            dk: size(StepName::Q, 3),
+            dv: size(StepName::V, 3),
+            large: false,
+            rows: Vec::new(),
+            rows_chosen: false,
+            groups: Vec::new(),
+            maps: Vec::new(),
+            places: places(subject),
+        };
+        run.large = run.is_large();
+        if let Some(rows) = &settings.rows {
+            run.rows = rows.iter().copied().filter(|&i| i < run.queries).collect();
+            run.rows.sort_unstable();
+            run.rows.dedup();
+            run.rows_chosen = !run.rows.is_empty();
+        }
+        if !run.rows_chosen {
+            run.rows = match run.large {
+                true => run.queries.checked_sub(1).into_iter().collect(),
+                false => (0..run.queries).collect(),
+            };
+        }
+        let all: Vec<[usize; 2]> = (0..run.batch)
+            .flat_map(|b| (0..run.heads).map(move |h| [b, h]))
+            .collect();
+        let taken = |most: usize| all.iter().copied().take(most).collect();
+        run.groups = taken(if run.large { 1 } else { usize::MAX });
+        run.maps = taken(if run.large { MAPS_SHOWN } else { usize::MAX });
+        run
+    }
+
+    fn is_large(&self) -> bool {
+        let groups = self.batch * self.heads;
+        let scores = groups * self.queries * self.keys;
+        let mut lines = 6 * scores + groups * self.queries * (self.dv + 4);
+        let mut widths = vec![self.dk];
+        if let Origin::Projected { layer, x, context } = self.subject.origin {
+            let tokens = |x: &Tensor<f64>| x.shape().iter().take(2).product::<usize>();
+            widths.extend([layer.q.in_width(), layer.k.in_width()]);
+            lines += tokens(x) * layer.q.out_width();
+            lines += tokens(context.unwrap_or(x)) * (layer.k.out_width() + layer.v.out_width());
+        }
+        if let Some(output) = &self.subject.block.output {
+            widths.push(output.in_width());
+            lines += self.batch * self.queries * output.out_width();
+        }
+        scores > MANY_WEIGHTS
+            || widths.iter().any(|&width| width > LONG_DOT)
+            || groups > MANY_HEADS
+            || lines > MANY_LINES
+    }
+
+    pub(crate) fn step(&self, name: StepName) -> Option<&'a Tensor<f64>> {
+        self.subject.steps.get(name)
+    }
+
+    /// A number of a step; NaN if the step is not in force, which no caller asks for.
+    pub(crate) fn at(&self, name: StepName, index: &[usize]) -> f64 {
+        self.step(name).map_or(f64::NAN, |step| step.at(index))
+    }
+
+    /// The last of these steps that is in force.
+    pub(crate) fn last_of(&self, names: &[StepName]) -> StepName {
+        names
+            .iter()
+            .copied()
+            .rfind(|name| self.step(*name).is_some())
+            .unwrap_or(names[0])
+    }
+
+    /// The queries that enter the scores.
+    pub(crate) fn final_q(&self) -> StepName {
+        self.last_of(&[StepName::Q, StepName::QNormed, StepName::QRotated])
+    }
+
+    /// The keys that enter the scores.
+    pub(crate) fn final_k(&self) -> StepName {
+        self.last_of(&[StepName::K, StepName::KNormed, StepName::KRotated])
+    }
+
+    /// What the softmax takes, and the letter that the text gives it.
+    pub(crate) fn logits(&self) -> (StepName, char) {
+        let letter = match self.last_of(&[StepName::Scaled, StepName::Capped, StepName::Biased]) {
+            StepName::Biased => 'b',
+            StepName::Capped => 'c',
+            _ => 's',
+        };
+        let all = [
+            StepName::Scaled,
+            StepName::Capped,
+            StepName::Biased,
+            StepName::Masked,
+        ];
+        (self.last_of(&all), letter)
+    }
+
+    /// The weights that mix the values.
+    pub(crate) fn mixing(&self) -> StepName {
+        self.last_of(&[StepName::Weights, StepName::Dropped])
+    }
+
+    pub(crate) fn kv_head(&self, head: usize) -> usize {
+        head / (self.heads / self.kv_heads.max(1)).max(1)
+    }
+
+    /// A number as printed.
+    pub(crate) fn show(&self, value: f64) -> String {
+        shown(value, self.digits).text
+    }
+
+    pub(crate) fn percent(&self, share: f64) -> String {
+        percent(share, self.digits)
+    }
+
+    /// Heading of a head, if there is more than one.
+    pub(crate) fn group_heading(&self, [b, h]: [usize; 2]) -> Option<Block> {
+        self.group_name([b, h]).map(Block::Heading)
+    }
+
+    pub(crate) fn group_name(&self, [b, h]: [usize; 2]) -> Option<String> {
+        let batch = (self.batch > 1).then_some(b);
+        let head = (self.heads > 1).then_some(h);
+        let kv_head = (self.heads != self.kv_heads).then(|| self.kv_head(h));
+        (batch.is_some() || head.is_some()).then(|| self.words.group(batch, head, kv_head))
+    }
+
+    /// The keys to write out for a row, in order: all of a small input, else the heaviest.
+    pub(crate) fn keys_of(&self, [b, h, i]: [usize; 3]) -> Vec<usize> {
+        let mut keys: Vec<usize> = (0..self.keys).collect();
+        if self.large && self.keys > KEYS_SHOWN {
+            let weight = |j: usize| self.at(StepName::Weights, &[b, h, i, j]);
+            keys.sort_by(|&a, &b| weight(b).total_cmp(&weight(a)));
+            keys.truncate(KEYS_SHOWN);
+            keys.sort_unstable();
+        }
+        keys
+    }
+
+    /// The columns to work out.
+    pub(crate) fn columns(&self, width: usize) -> std::ops::Range<usize> {
+        0..if self.large {
+            width.min(COLUMNS_SHOWN)
+        } else {
+            width
+        }
+    }
+
+    /// A matrix block, or a line that says it is too large.
+    pub(crate) fn matrix(
+        &self,
+        name: String,
+        row_name: char,
+        column_name: Option<char>,
+        values: Vec<Vec<f64>>,
+    ) -> Block {
+        let columns = values.first().map_or(0, Vec::len);
+        let numbers = values.len() * columns;
+        if numbers == 0 || numbers > MATRIX_SHOWN[usize::from(self.large)] {
+            return Block::Item(self.words.matrix_left_out(&name, values.len(), columns));
+        }
+        Block::Matrix(Matrix {
+            name,
+            rows: (0..values.len())
+                .map(|i| format!("{row_name}{i}"))
+                .collect(),
+            columns: (0..columns)
+                .map(|j| match column_name {
+                    Some(column_name) => format!("{column_name}{j}"),
+                    None => j.to_string(),
+                })
+                .collect(),
+            values,
+        })
+    }
+
+    /// The `[rows, columns]` of a step at leading indices.
+    pub(crate) fn slice(&self, name: StepName, lead: &[usize]) -> Vec<Vec<f64>> {
+        let Some(step) = self.step(name) else {
+            return Vec::new();
+        };
+        let rows = step.shape().get(lead.len()).copied().unwrap_or(0);
+        (0..rows)
+            .map(|i| step.row(&[lead, &[i]].concat()).to_vec())
+            .collect()
+    }
+
+    /// The matrix `[queries, keys]` of a step.
+    pub(crate) fn score_matrix(&self, name: StepName, letter: &str, [b, h]: [usize; 2]) -> Block {
+        let values = self.slice(name, &[b, h]);
+        self.matrix(letter.into(), 'q', Some('k'), values)
+    }
+
+    pub(crate) fn part(&self, steps: &[StepName], heading: String, formula: &str) -> Part {
+        let mut blocks = Vec::new();
+        for &name in steps {
+            if let Some(step) = self.step(name) {
+                let axes = self.words.axes(name);
+                blocks.push(Block::Item(self.words.shape(name, step.shape(), axes)));
+            }
+        }
+        Part {
+            steps: steps.to_vec(),
+            heading,
+            formula: (!formula.is_empty()).then(|| formula.into()),
+            blocks,
+        }
+    }
+
+    /// Whether a row of the run keeps no key.
+    pub(crate) fn is_empty_row(&self, row: [usize; 3]) -> bool {
+        self.subject.steps.empty_rows().contains(&row)
+    }
+
+    /// Whether key j takes part in the softmax of a row.
+    pub(crate) fn takes_part(&self, [b, h, i, j]: [usize; 4]) -> bool {
+        let (logits, _) = self.logits();
+        self.at(logits, &[b, h, i, j]) != f64::NEG_INFINITY
+    }
+
+    /// The keys that queries of row i's document may see.
+    pub(crate) fn own_keys(&self, i: usize) -> std::ops::Range<usize> {
+        let Some(documents) = &self.subject.block.attention.documents else {
+            return 0..self.keys;
+        };
+        let (mut query, mut key) = (0, 0);
+        for (&queries, &keys) in documents.queries().iter().zip(documents.keys()) {
+            if i < query + queries {
+                return key..key + keys;
+            }
+            query += queries;
+            key += keys;
+        }
+        0..self.keys
+    }
+
+    /// P(i): the index of the key that stands where query i stands.
+    pub(crate) fn position(&self, b: usize, i: usize) -> i64 {
+        let place = self
+            .places
+            .as_ref()
+            .map_or(0, |places| places.queries[b][i]);
+        place.saturating_add(self.own_keys(i).start as i64)
+    }
+}
+
+fn places(subject: &Subject<'_>) -> Option<definition::Places> {
+    let step = |name| subject.steps.get(name)?.view().ok();
+    let (q, k, v) = (step(StepName::Q)?, step(StepName::K)?, step(StepName::V)?);
+    let inputs = Inputs::new(q, k, v).ok()?;
+    definition::places(&subject.block.attention, &inputs).ok()
+}
+
+pub(crate) fn worked(label: impl Into<String>, chain: Vec<Expr>, value: f64) -> Block {
+    Block::Worked(Worked {
+        label: label.into(),
+        chain,
+        value,
+    })
+}

@@ -1,0 +1,65 @@
+//! What is explained, in an order and in words, but in no format.
+//!
+//! A renderer (text today) turns an [`Explanation`] into characters. Numbers stay numbers and
+//! formulas stay formulas up to there, so that another renderer may leave blanks, link a number to
+//! where it came from, or typeset it.
+
+use crate::expr::Expr;
+use qkv::StepName;
+
+/// The whole worked calculation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Explanation {
+    pub title: String,
+    pub opening: Vec<Block>,
+    pub parts: Vec<Part>,
+}
+
+/// One stage of the calculation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Part {
+    /// The steps whose numbers it works out; none for the parts that look back.
+    pub steps: Vec<StepName>,
+    pub heading: String,
+    pub formula: Option<String>,
+    pub blocks: Vec<Block>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Block {
+    Paragraph(String),
+    /// One of several short remarks.
+    Item(String),
+    /// A heading inside a part, for example a head or a query.
+    Heading(String),
+    Matrix(Matrix),
+    Worked(Worked),
+    HeatMap(HeatMap),
+    /// Something that needs attention.
+    Warning(String),
+}
+
+/// Numbers with named rows and columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Matrix {
+    pub name: String,
+    pub rows: Vec<String>,
+    pub columns: Vec<String>,
+    pub values: Vec<Vec<f64>>,
+}
+
+/// `label = formula = formula … ≈ value`.
+#[derive(Clone, Debug)]
+pub(crate) struct Worked {
+    pub label: String,
+    pub chain: Vec<Expr>,
+    pub value: f64,
+}
+
+/// The weights as shades.
+#[derive(Clone, Debug)]
+pub(crate) struct HeatMap {
+    pub name: String,
+    /// `[queries][keys]`.
+    pub values: Vec<Vec<f64>>,
+}

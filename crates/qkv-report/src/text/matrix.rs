@@ -1,0 +1,107 @@
+//! Matrices, aligned by the decimal point.
+
+use super::wrap::columns;
+use crate::explanation::Matrix;
+use crate::number::{needs_powers, shown, shown_fixed};
+
+/// A matrix in lines.
+pub(super) struct Lines {
+    pub lines: Vec<String>,
+    /// The width that would show it in one piece, if it had to be split.
+    pub needed: Option<usize>,
+}
+
+const GAP: usize = 2;
+
+/// One column, every cell as wide as the widest.
+struct Column {
+    header: String,
+    cells: Vec<String>,
+    width: usize,
+}
+
+pub(super) fn lines(matrix: &Matrix, digits: usize, width: usize) -> Lines {
+    let powers = needs_powers(matrix.values.iter().flatten().copied(), digits);
+    let print = |value: f64| match powers {
+        true => shown(value, digits).text,
+        false => shown_fixed(value, digits).text,
+    };
+    let all: Vec<Column> = matrix
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(c, header)| column(header, matrix.values.iter().map(|row| print(row[c]))))
+        .collect();
+    let labels = matrix.rows.iter().map(|row| columns(row));
+    let label_width = labels.chain([columns(&matrix.name)]).max().unwrap_or(0);
+    let needed = label_width + all.iter().map(|column| GAP + column.width).sum::<usize>();
+    let mut lines = Vec::new();
+    let mut rest = &all[..];
+    while !rest.is_empty() {
+        let mut used = label_width;
+        let mut taken = 0;
+        for column in rest {
+            used += GAP + column.width;
+            if used > width && taken > 0 {
+                break;
+            }
+            taken += 1;
+        }
+        let (now, later) = rest.split_at(taken);
+        rest = later;
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        let mut header = padded(&matrix.name, label_width);
+        for column in now {
+            header.push_str(&right(&column.header, GAP + column.width));
+        }
+        lines.push(header);
+        for (i, row) in matrix.rows.iter().enumerate() {
+            let mut line = padded(row, label_width);
+            for column in now {
+                line.push_str(&right(&column.cells[i], GAP + column.width));
+            }
+            lines.push(line);
+        }
+    }
+    Lines {
+        lines,
+        needed: (needed > width).then_some(needed),
+    }
+}
+
+fn column(header: &str, cells: impl Iterator<Item = String>) -> Column {
+    let cells: Vec<(String, String)> = cells
+        .map(|cell| match cell.find('.') {
+            Some(point) => (cell[..point].into(), cell[point..].into()),
+            None => (cell, String::new()),
+        })
+        .collect();
+    let whole = cells
+        .iter()
+        .map(|(whole, _)| columns(whole))
+        .max()
+        .unwrap_or(0);
+    let decimals = cells
+        .iter()
+        .map(|(_, part)| columns(part))
+        .max()
+        .unwrap_or(0);
+    Column {
+        header: header.into(),
+        width: columns(header).max(whole + decimals),
+        cells: cells
+            .iter()
+            .map(|(before, after)| format!("{}{}", right(before, whole), padded(after, decimals)))
+            .collect(),
+    }
+}
+
+fn padded(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
+}
+
+fn right(text: &str, width: usize) -> String {
+    format!("{}{text}", " ".repeat(width.saturating_sub(columns(text))))
+}
