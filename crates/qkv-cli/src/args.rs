@@ -86,7 +86,7 @@ pub struct ExplainArgs {
     #[arg(
         long,
         value_name = "I",
-        value_parser = values::whole,
+        value_parser = values::whole, allow_negative_numbers = true,
         value_delimiter = ',',
         help_heading = "Output"
     )]

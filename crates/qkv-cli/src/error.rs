@@ -313,6 +313,9 @@ pub fn usage(error: &clap::Error) -> Error {
             format!("{argument}: given more than once; give it once")
         }
         (ErrorKind::UnknownArgument, Some(argument), _) => {
+            if let Some((option, next)) = swallowed(&argument) {
+                return Error::Usage(format!("{option}: an array is missing before {next}"));
+            }
             let hint = match text(ContextKind::SuggestedArg) {
                 Some(similar) => format!("did you mean {similar}?"),
                 None if argument.starts_with('-') => "--help lists the options".into(),
@@ -335,4 +338,17 @@ pub fn usage(error: &clap::Error) -> Error {
         }
     };
     Error::Usage(message)
+}
+
+/// The option that took the next option for its value, and that one, where this is why `left` is
+/// left over: `--q --k 1` leaves 1.
+fn swallowed(left: &str) -> Option<(String, String)> {
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let is_option = |word: &String| word.starts_with("--");
+    words
+        .windows(3)
+        .find(|words| words[2] == left && is_option(&words[0]) && is_option(&words[1]))
+        .map(|words| (words[0].clone(), words[1].clone()))
 }

@@ -285,11 +285,20 @@ impl Weights {
             "",
         )?;
 
+        for (option, heads, width) in [("--dk", heads, dk), ("--dv", heads, dv)] {
+            if heads.checked_mul(width).is_none() {
+                return Err(Error::Value {
+                    argument: option,
+                    value: format!("{width} columns for each of {heads} heads"),
+                    remedy: "that is more than memory can address: give fewer".into(),
+                });
+            }
+        }
         let init = (args.init, seed);
-        let bq = bias(reader, "--bq", &args.bq, heads.saturating_mul(dk))?;
-        let bk = bias(reader, "--bk", &args.bk, kv_heads.saturating_mul(dk))?;
-        let bv = bias(reader, "--bv", &args.bv, kv_heads.saturating_mul(dv))?;
-        let inner = heads.saturating_mul(dv);
+        let bq = bias(reader, "--bq", &args.bq, heads * dk)?;
+        let bk = bias(reader, "--bk", &args.bk, kv_heads * dk)?;
+        let bv = bias(reader, "--bv", &args.bv, kv_heads * dv)?;
+        let inner = heads * dv;
         let wo = match (wo, args.init) {
             (None, Some(init)) if absent.iter().any(|(weight, _)| *weight == Weight::O) => {
                 Some(drawn("--wo", (init, seed), Weight::O, inner, width)?)

@@ -32,12 +32,12 @@ pub struct InputArgs {
     /// Query heads: q is then [L,N·d] or [B,L,N·d] and is split
     ///
     /// Columns h·d to (h+1)·d of a token are head h. With --x the default is 1.
-    #[arg(long, value_name = "N", value_parser = values::count)]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
     pub heads: Option<usize>,
     /// Key and value heads, a divisor of --heads; as many as --heads if left out
     ///
     /// Query head h uses key and value head ⌊h / (heads / kv-heads)⌋.
-    #[arg(long, value_name = "N", value_parser = values::count)]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
     pub kv_heads: Option<usize>,
     /// Order of the axes of q, k, v and of cached ones
     ///

@@ -48,10 +48,10 @@ pub struct LayerArgs {
     #[arg(long, value_name = "KIND", value_parser = values::init)]
     pub init: Option<Init>,
     /// Width of a query and key head of drawn weights; D/heads if left out
-    #[arg(long, value_name = "N", value_parser = values::count)]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
     pub dk: Option<usize>,
     /// Width of a value head of drawn weights; d_k if left out
-    #[arg(long, value_name = "N", value_parser = values::count)]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
     pub dv: Option<usize>,
     /// Adds x to the result
     #[arg(long)]

@@ -95,7 +95,7 @@ pub struct PositionArgs {
     #[arg(long, value_name = "B", value_parser = values::number, allow_hyphen_values = true)]
     pub rotary_base: Option<f64>,
     /// How many columns of each head turn, the first ones; all if left out
-    #[arg(long, value_name = "N", value_parser = values::count)]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
     pub rotary_dim: Option<usize>,
     /// Slower frequencies: linear:FACTOR or llama3:FACTOR,LOW,HIGH,ORIGINAL
     #[arg(long, value_name = "KIND", value_parser = values::scaling)]

@@ -20,10 +20,10 @@ pub struct OutputArgs {
     #[arg(long, value_name = "LANG", value_enum, hide_possible_values = true)]
     pub lang: Option<Language>,
     /// Decimals shown, 0 to 17; never changes JSON or files of numbers
-    #[arg(long, value_name = "N", value_parser = values::digits, default_value_t = 4)]
+    #[arg(long, value_name = "N", value_parser = values::digits, default_value_t = 4, allow_negative_numbers = true)]
     pub digits: usize,
     /// Columns of the text, 20 to 1000; those of the terminal, or 80, if left out
-    #[arg(long, value_name = "N", value_parser = values::width)]
+    #[arg(long, value_name = "N", value_parser = values::width, allow_negative_numbers = true)]
     pub width: Option<usize>,
     /// Colours: auto, always or never; auto means in a terminal and heeds NO_COLOR and CLICOLOR
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, hide_default_value = true, hide_possible_values = true)]
