@@ -99,6 +99,7 @@ pub fn forward<T: Element>(
     attention: &Attention<'_>,
     inputs: &Inputs<'_, T>,
 ) -> Result<Output<f64>> {
+    attention.check(inputs)?;
     let [batch, heads, queries, _] = inputs.scores_shape();
     let mut output = Tensor::filled(&[batch, heads, queries, inputs.value_dim()], 0.0);
     let mut lse = Tensor::filled(&[batch, heads, queries], 0.0);
