@@ -25,7 +25,7 @@ fn two_tokens_by_hand() -> Result<()> {
         "q", "k", "v", "scores", "scaled", "max", "exp", "sum", "weights", "output", "lse",
     ];
     assert_eq!(names, expected);
-    let root = 0.7071;
+    let root = std::f64::consts::FRAC_1_SQRT_2;
     let near = |name, expected: &[f64]| assert_near(step(&all, name).data(), expected, 5e-5, &name);
     near(StepName::Scaled, &[root, 0.0, 0.0, root]);
     near(StepName::Weights, &[0.6698, 0.3302, 0.3302, 0.6698]);
