@@ -23,7 +23,6 @@ use clap::{Args, Parser, Subcommand};
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     after_help = help::SHORT,
     after_long_help = help::MAIN,
 )]

@@ -282,7 +282,7 @@ fn head_width(
     }
     Err(Error::Value {
         argument,
-        value: format!("{width} columns for {heads} heads ({option}; shape {shape:?})"),
+        value: format!("splitting {width} columns (shape {shape:?}) into {heads} heads ({option})"),
         remedy: "the columns must divide evenly among the heads".into(),
     })
 }

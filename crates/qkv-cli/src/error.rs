@@ -18,7 +18,7 @@ pub enum Error {
         source: Box<qkv_io::Error>,
     },
     /// The engine refused.
-    #[error("{argument}: {}", without_name(.source))]
+    #[error("{argument}: {}{}", without_name(.source), axes_note(.source))]
     Engine {
         /// The option that its message is about.
         argument: &'static str,
@@ -98,17 +98,16 @@ pub enum Error {
         instead: &'static str,
     },
     /// More memory than is taken without asking.
-    #[error(
-        "the steps of shapes {shapes} need about {gib:.1} GiB, more than the {limit} GiB that are \
-         taken; explain fewer queries, keys or heads at a time"
-    )]
+    #[error("{what} need about {gib:.1} GiB, more than the {limit} GiB that are taken; {remedy}")]
     Memory {
-        /// The shapes.
-        shapes: String,
-        /// What the steps need.
+        /// What needs it, with its shape.
+        what: String,
+        /// How much it needs.
         gib: f64,
         /// What is allowed.
         limit: u32,
+        /// What to do.
+        remedy: &'static str,
     },
     /// The words of the command line make no sense.
     #[error("{0}")]
@@ -268,6 +267,20 @@ fn without_name(error: &qkv::Error) -> String {
     }
 }
 
+/// What the shapes of q, k and v in a message are: arrays of fewer axes have leading ones there.
+fn axes_note(error: &qkv::Error) -> &'static str {
+    match error {
+        qkv::Error::Mismatch {
+            left_shape,
+            right_shape,
+            ..
+        } if left_shape.0.len() == 4 && right_shape.0.len() == 4 => {
+            " (shapes are [batch, heads, length, width])"
+        }
+        _ => "",
+    }
+}
+
 fn axes(count: usize) -> String {
     if count == 1 {
         "1 axis".into()
@@ -322,6 +335,13 @@ pub fn usage(error: &clap::Error) -> Error {
                 None => "arrays and values go after their option, such as --q".into(),
             };
             format!("{argument}: there is no such option; {hint}")
+        }
+        (ErrorKind::TooManyValues, Some(argument), Some(value)) => {
+            format!("{argument}: takes no value; leave \"{value}\" out")
+        }
+        (ErrorKind::MissingRequiredArgument, argument, _) => {
+            let argument = argument.unwrap_or_else(|| "an argument".into());
+            format!("{argument}: missing; --help says what is possible")
         }
         (ErrorKind::InvalidSubcommand, _, _) => {
             let name = text(ContextKind::InvalidSubcommand).unwrap_or_default();

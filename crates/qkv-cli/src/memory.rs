@@ -5,16 +5,22 @@ use crate::error::{Error, Result};
 /// The most, in GiB.
 const LIMIT: u32 = 4;
 
-/// Refuses more than the limit; `shapes` says what needs it.
-pub fn allow(numbers: u128, bytes_each: u128, shapes: &str) -> Result<()> {
+/// Refuses more than the limit; `what` needs it.
+pub fn allow(
+    numbers: u128,
+    bytes_each: u128,
+    what: impl Fn() -> String,
+    remedy: &'static str,
+) -> Result<()> {
     let bytes = numbers.saturating_mul(bytes_each);
     if bytes <= u128::from(LIMIT) << 30 {
         return Ok(());
     }
     Err(Error::Memory {
-        shapes: shapes.to_owned(),
+        what: what(),
         gib: bytes as f64 / f64::from(1 << 30),
         limit: LIMIT,
+        remedy,
     })
 }
 
@@ -65,8 +71,12 @@ impl Sizes {
             keys,
             ..
         } = self;
-        let shapes =
-            format!("[batch, heads, queries, keys] = [{batch}, {heads}, {queries}, {keys}]");
-        allow(self.numbers(steps_per_score), bytes_each, &shapes)
+        let what = || {
+            format!(
+                "the steps of [batch, heads, queries, keys] = [{batch}, {heads}, {queries}, {keys}]"
+            )
+        };
+        let remedy = "explain fewer queries, keys or heads at a time";
+        allow(self.numbers(steps_per_score), bytes_each, what, remedy)
     }
 }

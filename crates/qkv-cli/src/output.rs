@@ -47,10 +47,11 @@ impl Target {
         };
         let kind = match (ending(path)?, asked) {
             (Some(kind), Some(asked)) if kind != asked => {
-                return Err(Error::Conflict {
+                let asked = if asked == Kind::Json { "json" } else { "text" };
+                return Err(Error::Value {
                     argument: "-o",
-                    other: format!("another format than that of {}", path.display()),
-                    remedy: "leave out --format, or give the file the ending of that format",
+                    value: format!("{} with --format {asked}", path.display()),
+                    remedy: "leave out --format, or give the file the ending of that format".into(),
                 });
             }
             (Some(kind), _) | (None, Some(kind)) => kind,

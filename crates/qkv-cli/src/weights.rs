@@ -77,7 +77,7 @@ impl Slot {
         Err(Error::Value {
             argument: self.option,
             value: format!(
-                "{columns} columns for {heads} heads ({option}; shape {:?})",
+                "splitting {columns} columns (shape {:?}) into {heads} heads ({option})",
                 given.shape()
             ),
             remedy: "the columns must divide evenly among the heads".into(),
@@ -142,7 +142,8 @@ fn drawn(
     columns: usize,
 ) -> Result<Tensor<f64>> {
     let numbers = (rows as u128).saturating_mul(columns as u128);
-    memory::allow(numbers, 8, &format!("{option} [{rows}, {columns}]"))?;
+    let what = || format!("{option}: weights of shape [{rows}, {columns}]");
+    memory::allow(numbers, 8, what, "draw narrower ones with --dk and --dv")?;
     Tensor::new(&[rows, columns], draw(init, seed, weight, rows, columns))
         .map_err(Error::about(option))
 }
@@ -170,7 +171,10 @@ pub fn bias(
     }
     Err(Error::Value {
         argument: option,
-        value: format!("{} numbers for a weight of {columns} columns", bias.len()),
+        value: format!(
+            "a bias of {} numbers for a weight of {columns} columns",
+            bias.len()
+        ),
         remedy: "give one number for each column".into(),
     })
 }
@@ -252,8 +256,8 @@ impl Weights {
             return Err(Error::Value {
                 argument: "--wk",
                 value: format!(
-                    "{k_width} columns for each of {kv_heads} heads (shape {:?}) with {q_width} \
-                     for each of {heads} heads of --wq (shape {:?})",
+                    "a key head of {k_width} columns ({kv_heads} in shape {:?}) with a query head of \
+                     {q_width} columns ({heads} in shape {:?} of --wq)",
                     k.given.as_ref().map_or(&[][..], |w| w.shape()),
                     q.given.as_ref().map_or(&[][..], |w| w.shape()),
                 ),

@@ -212,8 +212,9 @@ fn no_colour_in_pipes_and_files() {
     );
     assert_eq!(text("explain --lang en", &[("NO_COLOR", "1")]), plain);
     assert_eq!(text("explain --lang en", &[("CLICOLOR", "1")]), plain);
-    // Forced, whatever it looks like, only adds escape codes.
+    // Forced, it is coloured.
     let forced = text("explain --lang en --color always", &[("NO_COLOR", "1")]);
+    assert!(forced.contains('\x1b'));
     assert_eq!(
         text("explain --lang en", &[("CLICOLOR_FORCE", "1")]),
         forced

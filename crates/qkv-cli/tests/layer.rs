@@ -220,10 +220,16 @@ fn drawn_weights_are_said() {
         "explain {TOKENS} --init normal:0.02 --seed 7 --lang en"
     ));
     assert_eq!(ran.code, 0, "{}", ran.err);
-    if ran.out.contains("W_Q") {
-        let text: String = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
-        for words in ["drawn at random", "standard deviation 0.02", "seed 7"] {
-            assert!(text.contains(words), "{words}\n{}", ran.out);
-        }
+    let text: String = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["drawn at random", "standard deviation 0.02", "seed 7"] {
+        assert!(text.contains(words), "{words}\n{}", ran.out);
     }
+    let ran = qkv(&format!(
+        "explain {TOKENS} --init xavier --heads 2 --lang zh"
+    ));
+    assert!(
+        ran.out.contains("随机抽取") && ran.out.contains("W_O"),
+        "{}",
+        ran.out
+    );
 }
