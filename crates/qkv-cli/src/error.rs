@@ -339,6 +339,9 @@ pub fn usage(error: &clap::Error) -> Error {
         (ErrorKind::TooManyValues, Some(argument), Some(value)) => {
             format!("{argument}: takes no value; leave \"{value}\" out")
         }
+        (ErrorKind::InvalidUtf8, _, _) => {
+            "an argument is not UTF-8; give the file a name that is".into()
+        }
         (ErrorKind::MissingRequiredArgument, argument, _) => {
             let argument = argument.unwrap_or_else(|| "an argument".into());
             format!("{argument}: missing; --help says what is possible")

@@ -58,7 +58,7 @@ impl Target {
             (None, None) => {
                 return Err(Error::Value {
                     argument: "-o",
-                    value: format!("{} without an ending", path.display()),
+                    value: format!("\"{}\" without an ending", path.display()),
                     remedy: "end it in .txt, .json or .safetensors, or add --format".into(),
                 });
             }
@@ -73,7 +73,7 @@ impl Target {
             // The numbers, their bytes, and the file with all of them.
             Kind::Safetensors => 24,
             // A tree of values first.
-            Kind::Json => 96,
+            Kind::Json => 150,
         }
     }
 

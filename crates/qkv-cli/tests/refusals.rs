@@ -370,3 +370,20 @@ fn standard_input_is_read_once() {
         assert!(ran.err.contains(word), "{word:?} is missing in {}", ran.err);
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn words_that_are_not_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let output = common::command(&std::env::temp_dir())
+        .args(["explain", "--q"])
+        .arg(std::ffi::OsStr::from_bytes(b"\xff.npy"))
+        .output()
+        .expect("runs");
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(2), &b""[..])
+    );
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(err.contains("not UTF-8"), "{err}");
+}
