@@ -18,11 +18,21 @@ pub(crate) struct Explanation {
 /// One stage of the calculation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
-    /// The steps whose numbers it works out; none for the parts that look back.
-    pub steps: Vec<StepName>,
+    /// The steps whose numbers it works out, those of one shape together; none for the parts that
+    /// look back.
+    pub steps: Vec<Shape>,
     pub heading: String,
     pub formula: Option<String>,
     pub blocks: Vec<Block>,
+}
+
+/// Steps of one shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub steps: Vec<StepName>,
+    pub shape: Vec<usize>,
+    /// What the axes are.
+    pub axes: &'static str,
 }
 
 #[derive(Clone, Debug)]

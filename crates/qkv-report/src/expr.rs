@@ -140,8 +140,16 @@ impl Expr {
         }
     }
 
-    /// Whether every number in it is printed in full.
+    /// Whether every number in it is printed in full, or does not matter beside a 0.
     pub(crate) fn exact(&self, digits: usize) -> bool {
+        let nothing = match self {
+            Expr::Product(factors) => factors.iter().any(|f| matches!(f, Expr::Num(0.0))),
+            Expr::Quotient(a, _) => matches!(**a, Expr::Num(0.0)),
+            _ => false,
+        };
+        if nothing {
+            return true;
+        }
         let mut exact = true;
         self.leaves(&mut |leaf| exact &= shown(leaf, digits).exact);
         exact
@@ -151,17 +159,25 @@ impl Expr {
         match self {
             Expr::Num(value) => shown(*value, digits).text,
             Expr::Sum(terms) => print_sum(terms, digits, words),
-            Expr::Difference(a, b) => format!(
-                "{}{TIED}−{TIED}{}",
-                a.print(digits, words),
-                b.grouped(digits, words)
-            ),
+            Expr::Difference(a, b) => {
+                let right = match **b {
+                    Expr::Product(_) | Expr::Quotient(..) => b.print(digits, words),
+                    _ => b.grouped(digits, words),
+                };
+                format!("{}{TIED}−{TIED}{right}", a.print(digits, words))
+            }
             Expr::Product(factors) => {
                 let factors: Vec<_> = factors.iter().map(|f| f.grouped(digits, words)).collect();
                 factors.join("·")
             }
             Expr::Quotient(a, b) => {
-                format!("{}/{}", a.grouped(digits, words), b.grouped(digits, words))
+                // A sign in front of a fraction needs no parentheses.
+                let above = a.grouped(digits, words);
+                let above = match **a {
+                    Expr::Num(_) if !above.contains('×') => a.print(digits, words),
+                    _ => above,
+                };
+                format!("{above}/{}", b.grouped(digits, words))
             }
             Expr::Square(value) => format!("{}²", num(*value).grouped(digits, words)),
             Expr::Call(Function::Abs, of) => format!("|{}|", of.print(digits, words)),
@@ -250,6 +266,7 @@ pub(crate) fn other_digits(expr: &Expr, value: f64, digits: usize) -> Option<Sho
     if !redone.is_finite() {
         return None;
     }
-    let (redone, own) = (number::rounded_like(redone, digits), shown(value, digits));
-    (redone.value != own.value).then_some(redone)
+    let own = shown(value, digits);
+    let redone = number::rounded_like(redone, &own, digits);
+    (redone.value != own.value).then(|| number::padded_like(redone, &own, digits))
 }

@@ -87,11 +87,38 @@ pub(crate) fn percent(share: f64, digits: usize) -> String {
         .text
 }
 
-/// The value that is printed for `redone`, free of the residue that `f64` leaves of a sum of
-/// decimals.
-pub(crate) fn rounded_like(redone: f64, digits: usize) -> Shown {
+/// `redone` in the notation of `own`, free of the residue that `f64` leaves of a sum of decimals.
+pub(crate) fn rounded_like(redone: f64, own: &Shown, digits: usize) -> Shown {
     let clean: f64 = format!("{redone:.13e}").parse().unwrap_or(redone);
-    shown(clean, digits)
+    if own.text.contains('×') && clean != 0.0 {
+        // Rounded at the last place of `own`, which may have another power of ten.
+        let place = digits.max(2) as i64 - Decimal::of(own.value).point;
+        let rounded = Decimal::of(clean).rounded(place);
+        if rounded.value() == own.value.abs() && (clean < 0.0) == (own.value < 0.0) {
+            return own.clone();
+        }
+        return rounded.scientific(digits, clean < 0.0);
+    }
+    shown_fixed(clean, digits)
+}
+
+/// With the decimals that a rounded number beside it has.
+pub(crate) fn padded_like(mut number: Shown, other: &Shown, digits: usize) -> Shown {
+    if !other.exact && !number.text.contains('×') {
+        let decimals = match number.text.split_once('.') {
+            Some((_, decimals)) => decimals.len(),
+            None => {
+                if digits > 0 {
+                    number.text.push('.');
+                }
+                0
+            }
+        };
+        number
+            .text
+            .push_str(&"0".repeat(digits.saturating_sub(decimals)));
+    }
+    number
 }
 
 /// 1016 as "1,016".
@@ -165,7 +192,7 @@ impl Decimal {
             return None;
         }
         let decimals = self.digits.len() as i64 - self.point;
-        if decimals <= places as i64 {
+        if decimals <= places as i64 && self.digits.len() < 16 {
             return Some(self.clone());
         }
         let enough_left = self.digits.len() >= 15 && places as i64 + self.point <= 13;
@@ -244,7 +271,9 @@ impl Decimal {
     fn scientific(&self, digits: usize, negative: bool) -> Shown {
         let significant = digits.max(2) as i64;
         let short = self.rounded(significant - self.point);
-        let exact = short.digits.len() == self.digits.len() && self.digits.len() < 15;
+        // Near the smallest numbers short digits are no sign of an exact one.
+        let exact =
+            short.digits.len() == self.digits.len() && self.digits.len() < 15 && self.point > -300;
         let mut mantissa = Decimal {
             digits: short.digits.clone(),
             point: 1,

@@ -55,6 +55,8 @@ enum Kind {
     Heading,
     Line,
     Paragraph,
+    /// A paragraph that announces the lines below it.
+    Colon,
     Figure,
 }
 
@@ -87,7 +89,14 @@ impl Page<'_> {
                 crate::Lang::En => formula,
                 crate::Lang::Zh => formula.replacen(": ", "：", 1),
             };
+            let formula = tied(&formula, self.width.saturating_sub(INDENT + 2));
             self.wrapped(&formula, INDENT, INDENT + 2, Style::Plain);
+            self.last = Kind::Line;
+        }
+        for shape in &part.steps {
+            let names: Vec<&str> = shape.steps.iter().map(|step| step.as_str()).collect();
+            let text = self.words.shape(&names, &shape.shape, shape.axes);
+            self.wrapped(&text, INDENT, INDENT + 2, Style::Plain);
             self.last = Kind::Line;
         }
         for block in &part.blocks {
@@ -101,13 +110,18 @@ impl Page<'_> {
             Block::Item(_) | Block::Worked(_) | Block::Warning(_) => Kind::Line,
             Block::Matrix(_) | Block::HeatMap(_) => Kind::Figure,
         };
-        let together = kind == Kind::Line && self.last == Kind::Line;
+        let together = kind == Kind::Line && matches!(self.last, Kind::Line | Kind::Colon);
         if !together && !matches!(self.last, Kind::Start | Kind::Heading) {
             self.out.push('\n');
         }
         self.last = kind;
         match block {
-            Block::Paragraph(text) => self.wrapped(text, 0, 0, Style::Plain),
+            Block::Paragraph(text) => {
+                self.wrapped(text, 0, 0, Style::Plain);
+                if text.ends_with([':', '：']) {
+                    self.last = Kind::Colon;
+                }
+            }
             Block::Item(text) => self.wrapped(text, INDENT, INDENT + 2, Style::Plain),
             Block::Heading(text) => {
                 self.wrapped(text, 0, 0, Style::Bold);
@@ -134,14 +148,10 @@ impl Page<'_> {
                 for line in &map.lines {
                     self.line(INDENT, line, Style::Plain);
                 }
-                let mut legend = self.words.legend(&map.largest);
-                if let Some((rows, columns)) = map.merged {
-                    let merged = self.words.merged_cells(rows, columns);
-                    legend = match self.settings.lang {
-                        crate::Lang::En => format!("{legend}; {merged}"),
-                        crate::Lang::Zh => format!("{legend}；{merged}"),
-                    };
-                }
+                let legend = match map.merged {
+                    Some((rows, columns)) => self.words.merged_cells(rows, columns),
+                    None => self.words.legend(&map.largest),
+                };
                 self.wrapped(&legend, INDENT, INDENT, Style::Dim);
             }
         }
@@ -242,6 +252,18 @@ impl Page<'_> {
         }
         self.out.push('\n');
     }
+}
+
+/// A list of formulas that breaks after its commas only, where the formulas fit.
+fn tied(formulas: &str, width: usize) -> String {
+    let formulas: Vec<String> = formulas
+        .split(", ")
+        .map(|formula| match columns(formula) < width {
+            true => formula.replace(' ', &TIED.to_string()),
+            false => formula.into(),
+        })
+        .collect();
+    formulas.join(", ")
 }
 
 /// Whether a formula shows a rounded number that the one before it did not.

@@ -29,16 +29,10 @@ pub(crate) enum Reason {
     Bias,
 }
 
-/// What a projection reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
-    X,
-    Context,
-}
-
 /// One of the three projections.
 pub(crate) struct Projection<'a> {
-    pub input: Input,
+    /// X or C, with a mark if positions were added.
+    pub input: &'a str,
     /// Q, K or V.
     pub name: &'a str,
     pub tokens: usize,
@@ -56,7 +50,7 @@ pub(crate) trait Words {
     fn heads(&self, batch: usize, heads: usize, kv_heads: usize) -> String;
     fn options_follow(&self) -> String;
     fn how_numbers_are_shown(&self, digits: usize) -> String;
-    fn large(&self, weights: usize, rows: &[usize], chosen: bool) -> String;
+    fn large(&self, weights: usize, longest: usize, rows: &[usize], chosen: bool) -> String;
     fn rows_chosen(&self, rows: &[usize]) -> String;
     fn small_numbers(&self, digits: usize) -> String;
 
@@ -79,7 +73,7 @@ pub(crate) trait Words {
     fn option_empty_rows_error(&self) -> String;
 
     // Everywhere
-    fn shape(&self, step: StepName, shape: &[usize], axes: &str) -> String;
+    fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;
     fn axes(&self, step: StepName) -> &'static str;
     fn group(&self, batch: Option<usize>, head: Option<usize>, kv_head: Option<usize>) -> String;
     fn query(&self, i: usize) -> String;
@@ -96,7 +90,7 @@ pub(crate) trait Words {
     fn given(&self) -> String;
     fn projected(&self, cross: bool) -> String;
     fn projection(&self, projection: &Projection<'_>) -> String;
-    fn row_times_column(&self, input: char, row: usize, weight: &str, column: usize) -> String;
+    fn row_times_column(&self, input: &str, row: usize, weight: &str, column: usize) -> String;
     fn split_columns(&self, name: &str, heads: usize, width: usize) -> String;
     fn shared_heads(&self, each: usize, pairs: &[(usize, usize)]) -> String;
     fn cached(&self, queries: usize, past: usize, new: usize) -> String;
@@ -160,7 +154,7 @@ pub(crate) trait Words {
     fn dropout(&self, p: &str, seed: u64, factor: &str) -> String;
     fn dropout_sum(&self, i: usize, total: &str) -> String;
     fn heading_output(&self) -> String;
-    fn output(&self, dv: usize) -> String;
+    fn output(&self, dv: usize, masked: bool) -> String;
     fn empty_output(&self, i: usize) -> String;
     fn output_meaning(&self, i: usize, best: usize, share: &str, kept: usize, near: bool)
     -> String;
@@ -179,7 +173,7 @@ pub(crate) trait Words {
     fn heading_checks(&self) -> String;
     fn check_shapes(&self, queries: usize, keys: usize, dk: usize, dv: usize) -> String;
     fn check_scale(&self, usual: bool, dk: usize, factor: &str) -> String;
-    fn check_softmax(&self) -> String;
+    fn check_softmax(&self, masked: bool, sinks: bool) -> String;
     fn check_row(
         &self,
         group: Option<&str>,

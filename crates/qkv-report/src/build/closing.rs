@@ -38,7 +38,9 @@ fn checks(run: &Run<'_>) -> Part {
         run.dk,
         &run.show(factor),
     )));
-    part.blocks.push(Block::Item(words.check_softmax()));
+    part.blocks.push(Block::Item(
+        words.check_softmax(run.masks_keys(), attention.sinks.is_some()),
+    ));
     for &[b, h] in &run.groups {
         for &i in run.rows.iter().take(LISTED) {
             let row = run

@@ -71,7 +71,7 @@ fn projected(run: &Run<'_>) -> Part {
             };
             for c in run.columns(linear.out_width()) {
                 part.blocks.push(worked(
-                    format!("y[{i},{c}] = {}", words.row_times_column('z', i, "O", c)),
+                    format!("y[{i},{c}] = {}", words.row_times_column("z", i, "O", c)),
                     vec![linear_entry(linear, row, c)],
                     run.at(StepName::Projected, &[b, i, c]),
                 ));

@@ -43,6 +43,7 @@ pub(super) fn blocks(run: &Run<'_>) -> Vec<Block> {
         let weights = run.batch * run.heads * run.queries * run.keys;
         blocks.push(Block::Paragraph(words.large(
             weights,
+            run.longest_dot,
             &run.rows,
             run.rows_chosen,
         )));
@@ -63,11 +64,19 @@ fn has_small_numbers(run: &Run<'_>) -> bool {
         finite.fold(0.0_f64, |largest, value| largest.max(value.abs()))
     };
     let inexact = |value: f64| value > 0.0 && !shown(value, run.digits).exact;
-    run.digits < 8
-        && [StepName::Q, StepName::K, StepName::Scores]
-            .into_iter()
-            .map(largest)
-            .any(|value| inexact(value) && value < 0.01)
+    let light_row = |[b, h]: [usize; 2]| {
+        let weights = run.step(StepName::Weights);
+        run.rows.iter().any(|&i| {
+            let row = weights.map_or(&[][..], |weights| weights.row(&[b, h, i]));
+            let heaviest = row.iter().copied().fold(0.0, f64::max);
+            inexact(heaviest) && heaviest < 0.02
+        })
+    };
+    let small_inputs = [StepName::Q, StepName::K, StepName::Scores]
+        .into_iter()
+        .map(largest)
+        .any(|value| inexact(value) && value < 0.01);
+    run.digits < 8 && (small_inputs || run.groups.iter().any(|&group| light_row(group)))
 }
 
 /// The options in force, one a line.

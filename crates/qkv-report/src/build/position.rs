@@ -56,7 +56,7 @@ impl Side {
         let name = self.letter.to_uppercase();
         Block::Heading(match (batch, head) {
             (None, None) => name.to_string(),
-            _ => format!("{name}, {}", run.words.group(batch, head, None)),
+            _ => format!("{} · {name}", run.words.group(batch, head, None)),
         })
     }
 

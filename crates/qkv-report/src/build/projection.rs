@@ -4,7 +4,7 @@ use super::run::{Run, worked};
 use crate::Origin;
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, Function, call, num, sum, times};
-use crate::words::{Input, Projection};
+use crate::words::Projection;
 use qkv::{Layer, Linear, StepName, Tensor};
 
 pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
@@ -118,6 +118,9 @@ fn push_sinusoidal(
             let heading = run.words.group(Some(b), None, None);
             part.blocks.push(Block::Heading(heading));
         }
+        let before = rows_of(tokens, b);
+        let name = letter.to_uppercase().to_string();
+        part.blocks.push(run.matrix(name, letter, None, before));
         for t in shown_tokens(run, length, letter == 'x') {
             for c in run.columns(width) {
                 let even = c - c % 2;
@@ -172,7 +175,8 @@ fn projected(
     let words = run.words;
     let steps = [StepName::Q, StepName::K, StepName::V];
     let input = if context.is_some() { "C" } else { "X" };
-    let formula = format!("Q = X·W_Q, K = {input}·W_K, V = {input}·W_V");
+    let mark = if layer.sinusoidal.is_some() { "'" } else { "" };
+    let formula = format!("Q = X{mark}·W_Q, K = {input}{mark}·W_K, V = {input}{mark}·W_V");
     let mut part = run.part(&steps, words.heading_origin(), &formula);
     part.blocks
         .push(Block::Paragraph(words.projected(context.is_some())));
@@ -190,7 +194,7 @@ fn projected(
             rows_of(tokens, 0),
         )
     };
-    if x_in.shape().first() == Some(&1) {
+    if x_in.shape().first() == Some(&1) && layer.sinusoidal.is_none() {
         part.blocks.push(own('x', x_in));
         if context.is_some() {
             part.blocks.push(own('c', context_in));
@@ -235,6 +239,7 @@ fn projected(
             linear,
             tokens,
             input,
+            mark,
             name,
             step,
             head_dim,
@@ -252,6 +257,8 @@ struct One<'a> {
     linear: &'a Linear,
     tokens: &'a Tensor<f64>,
     input: char,
+    /// "'" after positions were added.
+    mark: &'static str,
     name: char,
     step: StepName,
     head_dim: usize,
@@ -272,10 +279,7 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
         one.input.to_uppercase()
     )));
     part.blocks.push(Block::Item(words.projection(&Projection {
-        input: match one.input {
-            'x' => Input::X,
-            _ => Input::Context,
-        },
+        input: &format!("{}{}", one.input.to_uppercase(), one.mark),
         name: &capital,
         tokens: length,
         in_width,
@@ -319,7 +323,12 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
                         "{}[{},{c}] = {}",
                         one.name,
                         one.past + t,
-                        words.row_times_column(one.input, t, &capital, c)
+                        words.row_times_column(
+                            &format!("{}{}", one.input, one.mark),
+                            t,
+                            &capital,
+                            c
+                        )
                     ),
                     vec![linear_entry(one.linear, one.tokens.row(&[b, t]), c)],
                     row[c],

@@ -1,6 +1,6 @@
 //! What every part of the explanation asks: sizes, numbers, names, and how much to write out.
 
-use crate::explanation::{Block, Matrix, Part, Worked};
+use crate::explanation::{Block, Matrix, Part, Shape, Worked};
 use crate::expr::Expr;
 use crate::number::{percent, shown};
 use crate::words::Words;
@@ -37,6 +37,8 @@ pub(crate) struct Run<'a> {
     pub dk: usize,
     pub dv: usize,
     pub large: bool,
+    /// Terms of the longest dot product.
+    pub longest_dot: usize,
     /// The queries worked out.
     pub rows: Vec<usize>,
     /// Whether the caller chose them.
@@ -71,13 +73,14 @@ impl<'a> Run<'a> {
             dk: size(StepName::Q, 3),
             dv: size(StepName::V, 3),
             large: false,
+            longest_dot: 0,
             rows: Vec::new(),
             rows_chosen: false,
             groups: Vec::new(),
             maps: Vec::new(),
             places: places(subject),
         };
-        run.large = run.is_large();
+        (run.large, run.longest_dot) = run.measure();
         if let Some(rows) = &settings.rows {
             run.rows = rows.iter().copied().filter(|&i| i < run.queries).collect();
             run.rows.sort_unstable();
@@ -99,7 +102,8 @@ impl<'a> Run<'a> {
         run
     }
 
-    fn is_large(&self) -> bool {
+    /// Whether the input is large, and the terms of its longest dot product.
+    fn measure(&self) -> (bool, usize) {
         let groups = self.batch * self.heads;
         let scores = groups * self.queries * self.keys;
         let mut lines = 6 * scores + groups * self.queries * (self.dv + 4);
@@ -114,10 +118,12 @@ impl<'a> Run<'a> {
             widths.push(output.in_width());
             lines += self.batch * self.queries * output.out_width();
         }
-        scores > MANY_WEIGHTS
-            || widths.iter().any(|&width| width > LONG_DOT)
+        let longest = widths.into_iter().max().unwrap_or(0);
+        let large = scores > MANY_WEIGHTS
+            || longest > LONG_DOT
             || groups > MANY_HEADS
-            || lines > MANY_LINES
+            || lines > MANY_LINES;
+        (large, longest)
     }
 
     pub(crate) fn step(&self, name: StepName) -> Option<&'a Tensor<f64>> {
@@ -261,19 +267,33 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn part(&self, steps: &[StepName], heading: String, formula: &str) -> Part {
-        let mut blocks = Vec::new();
+        let mut shapes: Vec<Shape> = Vec::new();
         for &name in steps {
-            if let Some(step) = self.step(name) {
-                let axes = self.words.axes(name);
-                blocks.push(Block::Item(self.words.shape(name, step.shape(), axes)));
+            let Some(step) = self.step(name) else {
+                continue;
+            };
+            let axes = self.words.axes(name);
+            let same = |shape: &&mut Shape| shape.axes == axes && shape.shape == step.shape();
+            match shapes.iter_mut().find(same) {
+                Some(shape) => shape.steps.push(name),
+                None => shapes.push(Shape {
+                    steps: vec![name],
+                    shape: step.shape().to_vec(),
+                    axes,
+                }),
             }
         }
         Part {
-            steps: steps.to_vec(),
+            steps: shapes,
             heading,
             formula: (!formula.is_empty()).then(|| formula.into()),
-            blocks,
+            blocks: Vec::new(),
         }
+    }
+
+    /// Whether any key can have been dropped.
+    pub(crate) fn masks_keys(&self) -> bool {
+        self.step(StepName::Masked).is_some() || !self.subject.steps.empty_rows().is_empty()
     }
 
     /// Whether a row of the run keeps no key.

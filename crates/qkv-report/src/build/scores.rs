@@ -110,7 +110,11 @@ fn scaled(run: &Run<'_>) -> Part {
             Scale::Factor(factor) => vec![times(score, factor)],
             Scale::InverseSqrt => {
                 let under_root = call(Function::Sqrt, num(run.dk as f64));
-                vec![over(num(score), under_root), over(num(score), num(root))]
+                let mut chain = vec![over(num(score), under_root)];
+                if score != 0.0 {
+                    chain.push(over(num(score), num(root)));
+                }
+                chain
             }
         };
         worked(format!("s[{i},{j}]"), chain, run.at(StepName::Scaled, &at))

@@ -20,7 +20,8 @@ fn output(run: &Run<'_>) -> Part {
     };
     let formula = format!("o[i,c] = Σ_j {letter}[i,j]·v[j,c]");
     let mut part = run.part(&[StepName::Output], words.heading_output(), &formula);
-    part.blocks.push(Block::Paragraph(words.output(run.dv)));
+    part.blocks
+        .push(Block::Paragraph(words.output(run.dv, run.masks_keys())));
     for &[b, h] in &run.groups {
         part.blocks.extend(run.group_heading([b, h]));
         for &i in &run.rows {

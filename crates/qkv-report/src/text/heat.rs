@@ -4,7 +4,8 @@ use crate::Settings;
 use crate::explanation::HeatMap;
 use crate::number::shown;
 
-/// A map in lines.
+/// A map in lines. Where cells are merged, the first rows of a causal mask would leave nothing of the
+/// others, so that each line has its own measure.
 pub(super) struct Drawn {
     pub lines: Vec<String>,
     pub largest: String,
@@ -38,6 +39,7 @@ pub(super) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
         keys.div_ceil(room / cell).max(1)
     };
     let gap = if named { " " } else { "" };
+    let by_row = rows_merged * keys_merged > 1;
 
     let mut lines = vec![header(
         keys,
@@ -49,13 +51,17 @@ pub(super) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
     for first in (0..rows).step_by(rows_merged) {
         let mut line = format!("{:<label$} ", format!("q{first}"));
         line.push_str(if named { " " } else { "│" });
+        let last = rows.min(first + rows_merged);
+        let own = map.values[first..last].iter().flatten().copied();
+        let own = own.filter(|w| w.is_finite()).fold(0.0, f64::max);
+        let full = if by_row { own } else { largest };
         for start in (0..keys).step_by(keys_merged) {
-            let block = map.values[first..rows.min(first + rows_merged)]
+            let block = map.values[first..last]
                 .iter()
                 .flat_map(|row| &row[start..keys.min(start + keys_merged)]);
             let nan = block.clone().any(|weight| weight.is_nan());
             let heaviest = block.copied().fold(0.0, f64::max);
-            line.push_str(&shade(heaviest, largest, nan, cell, settings.color));
+            line.push_str(&shade(heaviest, full, nan, cell, settings.color));
             line.push_str(gap);
         }
         if !named {
@@ -66,7 +72,7 @@ pub(super) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
     Drawn {
         lines,
         largest: shown(largest, settings.digits).text,
-        merged: (rows_merged * keys_merged > 1).then_some((rows_merged, keys_merged)),
+        merged: by_row.then_some((rows_merged, keys_merged)),
     }
 }
 

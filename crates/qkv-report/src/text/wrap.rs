@@ -112,7 +112,7 @@ mod tests {
         let lines = wrap("查询发问，键回答（很好）。", 10, 0, Hang::at(0));
         assert_eq!(
             lines,
-            ["查询发", "问，键回答", "（很好）。"].map(String::from)
+            ["查询发问，", "键回答（很", "好）。"].map(String::from)
         );
         assert!(lines.iter().all(|line| columns(line) <= 10));
     }

@@ -1,6 +1,6 @@
 //! English.
 
-use super::{Input, Projection, Reason, Words, list, ranges, shifted, signed};
+use super::{Projection, Reason, Words, list, ranges, shifted, signed};
 use crate::number::count;
 use qkv::StepName;
 
@@ -83,12 +83,13 @@ impl Words for English {
     }
     fn how_numbers_are_shown(&self, digits: usize) -> String {
         format!(
-            "How to read the numbers: after \"=\" a number is exact; after \"≈\" it is rounded to \
-             {}. The calculation keeps all digits and rounds only what it prints.",
+            "How to read the numbers: a result after \"=\" is exact, one after \"≈\" is rounded to \
+             {}, and stands rounded in the lines that use it. The calculation itself keeps all \
+             digits; it rounds only what it prints.",
             many(digits, "decimal", "decimals"),
         )
     }
-    fn large(&self, weights: usize, rows: &[usize], chosen: bool) -> String {
+    fn large(&self, weights: usize, longest: usize, rows: &[usize], chosen: bool) -> String {
         let how = if chosen {
             "as --row asks".into()
         } else {
@@ -99,9 +100,11 @@ impl Words for English {
             _ => format!("queries {}", ranges(rows, ", ")),
         };
         format!(
-            "The input is large ({}), so every step shows its shape and formula, and the \
-             numbers of {rows} only ({how}), of one head, with long sums shortened.",
+            "The input is large ({}, dot products of up to {}), so every step shows its shape and \
+             formula, and the numbers of {rows} only ({how}), of one head, with long sums \
+             shortened.",
             many(weights, "weight", "weights"),
+            many(longest, "term", "terms"),
         )
     }
     fn rows_chosen(&self, rows: &[usize]) -> String {
@@ -109,7 +112,7 @@ impl Words for English {
             [one] => format!("query {one}"),
             _ => format!("queries {}", ranges(rows, ", ")),
         };
-        format!("Only {rows} is worked out, as --row asks; the matrices show all rows.")
+        format!("Worked out, as --row asks: {rows} only. The matrices show all rows.")
     }
     fn small_numbers(&self, digits: usize) -> String {
         format!(
@@ -203,8 +206,8 @@ impl Words for English {
         "a row without any key is an error".into()
     }
 
-    fn shape(&self, step: StepName, shape: &[usize], axes: &str) -> String {
-        format!("{step}: shape {shape:?} = {axes}")
+    fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String {
+        format!("Shape of {}: {shape:?} = {axes}", steps.join(" and "))
     }
     fn axes(&self, step: StepName) -> &'static str {
         match step {
@@ -293,11 +296,8 @@ impl Words for English {
         }
     }
     fn projection(&self, p: &Projection<'_>) -> String {
-        let input = match p.input {
-            Input::X => "X",
-            Input::Context => "C",
-        };
         let Projection {
+            input,
             name,
             tokens,
             in_width,
@@ -314,7 +314,7 @@ impl Words for English {
              ({tokens},{out_width}).{bias}"
         )
     }
-    fn row_times_column(&self, input: char, row: usize, weight: &str, column: usize) -> String {
+    fn row_times_column(&self, input: &str, row: usize, weight: &str, column: usize) -> String {
         format!("{input}{row}·W_{weight} column {column}")
     }
     fn split_columns(&self, name: &str, heads: usize, width: usize) -> String {
@@ -592,6 +592,12 @@ impl Words for English {
                  sink, to no key at all."
             );
         }
+        if kept > 1 && share.starts_with("100") {
+            return format!(
+                "Query {i} gives practically everything to key {best}; next to nothing is left for \
+                 the others."
+            );
+        }
         match kept {
             1 => format!("Query {i} sees key {best} only and gives it all, {share}%."),
             2 => format!("Query {i} gives {share}% to key {best} and the rest to the other key."),
@@ -604,14 +610,15 @@ impl Words for English {
     }
     fn heat_map(&self, group: Option<&str>) -> String {
         let group = group.map_or(String::new(), |group| format!(", {}", lower(group)));
-        format!("Weights as shades{group} (rows: queries, columns: keys)")
+        format!("The weights as shades{group}: a row for each query, a column for each key")
     }
     fn legend(&self, largest: &str) -> String {
         format!("█ = {largest}, the largest weight; blank = 0")
     }
     fn merged_cells(&self, rows: usize, columns: usize) -> String {
         format!(
-            "each cell is the largest weight of up to {} by {}",
+            "each cell is the largest weight of up to {} by {}; █ = the largest of its line, \
+             blank = 0",
             many(rows, "query", "queries"),
             many(columns, "key", "keys")
         )
@@ -631,10 +638,15 @@ impl Words for English {
     fn heading_output(&self) -> String {
         "Output: the weighted sum of the values".into()
     }
-    fn output(&self, dv: usize) -> String {
+    fn output(&self, dv: usize, masked: bool) -> String {
+        let dropped = if masked {
+            " Dropped keys do not enter the sum."
+        } else {
+            ""
+        };
         format!(
-            "Each output row mixes the rows of V, each value times its weight, column by column \
-             ({}). Dropped keys do not enter the sum.",
+            "Each output row mixes the rows of V: every value times its weight, added up column \
+             by column ({}).{dropped}",
             many(dv, "column", "columns")
         )
     }
@@ -654,7 +666,8 @@ impl Words for English {
         } else if near {
             format!(
                 "Row {i} puts {share}% on key {best}, so its output lies nearer to value {best} \
-                 than to the others."
+                 than to {}.",
+                if kept == 2 { "the other" } else { "the others" }
             )
         } else {
             format!(
@@ -727,10 +740,18 @@ impl Words for English {
             format!("(2) Scores: q·k times the scale {factor}, once.")
         }
     }
-    fn check_softmax(&self) -> String {
-        "(3) Mask before the softmax, and softmax along the keys: each row's weights add up to \
-         (rows are queries)"
-            .into()
+    fn check_softmax(&self, masked: bool, sinks: bool) -> String {
+        let mask = if masked {
+            "the mask comes before the softmax; "
+        } else {
+            "no key is masked; "
+        };
+        let sum = if sinks {
+            "each row of weights adds up to less than 1, the rest is the sink's:"
+        } else {
+            "each row of weights adds up to 1 (not each column):"
+        };
+        format!("(3) Softmax: {mask}it runs along the keys of each query, so {sum}")
     }
     fn check_row(
         &self,

@@ -1,6 +1,6 @@
 //! Chinese.
 
-use super::{Input, Projection, Reason, Words, list, ranges, shifted, signed};
+use super::{Projection, Reason, Words, list, ranges, shifted, signed};
 use crate::number::count;
 use qkv::StepName;
 
@@ -66,20 +66,21 @@ impl Words for Chinese {
     }
     fn how_numbers_are_shown(&self, digits: usize) -> String {
         format!(
-            "数的读法：“=”之后是精确值，“≈”之后是四舍五入到{digits}位小数的值。\
-             计算始终保留全部数位，只在显示时舍入。"
+            "数的读法：“=”之后的结果是精确值，“≈”之后的结果四舍五入到{digits}位小数，\
+             代入后面的算式时也按舍入后的样子写出。计算本身始终保留全部数位，只在显示时舍入。"
         )
     }
-    fn large(&self, weights: usize, rows: &[usize], chosen: bool) -> String {
+    fn large(&self, weights: usize, longest: usize, rows: &[usize], chosen: bool) -> String {
         let how = if chosen {
             "由--row指定"
         } else {
             "可用--row I另选"
         };
         format!(
-            "输入较大（共{}个权重），因此每一步给出形状和公式，只写出一个头中查询{}的数（{how}），\
-             较长的和式从中间省略。",
+            "输入较大（共{}个权重，点积最多{}项），因此每一步给出形状和公式，只写出一个头中\
+             查询{}的数（{how}），较长的和式从中间省略。",
             count(weights),
+            count(longest),
             ranges(rows, "、"),
         )
     }
@@ -175,8 +176,8 @@ impl Words for Chinese {
         "一行若没有任何键，按错误处理".into()
     }
 
-    fn shape(&self, step: StepName, shape: &[usize], axes: &str) -> String {
-        format!("{step}的形状：{shape:?} = {axes}")
+    fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String {
+        format!("{}的形状：{shape:?} = {axes}", steps.join("和"))
     }
     fn axes(&self, step: StepName) -> &'static str {
         match step {
@@ -251,11 +252,8 @@ impl Words for Chinese {
         }
     }
     fn projection(&self, p: &Projection<'_>) -> String {
-        let input = match p.input {
-            Input::X => "X",
-            Input::Context => "C",
-        };
         let Projection {
+            input,
             name,
             tokens,
             in_width,
@@ -272,7 +270,7 @@ impl Words for Chinese {
              ({tokens},{out_width})。{bias}"
         )
     }
-    fn row_times_column(&self, input: char, row: usize, weight: &str, column: usize) -> String {
+    fn row_times_column(&self, input: &str, row: usize, weight: &str, column: usize) -> String {
         format!("{input}{row}·W_{weight}第{column}列")
     }
     fn split_columns(&self, name: &str, heads: usize, width: usize) -> String {
@@ -520,6 +518,9 @@ impl Words for Chinese {
                 "查询{i}把{share}%分给键{best}，份额最大；{left}%归汇点，不属于任何键。"
             );
         }
+        if kept > 1 && share.starts_with("100") {
+            return format!("查询{i}几乎把全部份额给了键{best}，其余的键所得微乎其微。");
+        }
         match kept {
             1 => format!("查询{i}只看得到键{best}，把{share}%全部分给它。"),
             2 => format!("查询{i}把{share}%分给键{best}，其余分给另一个键。"),
@@ -531,13 +532,13 @@ impl Words for Chinese {
     }
     fn heat_map(&self, group: Option<&str>) -> String {
         let group = group.map_or(String::new(), |group| format!("，{group}"));
-        format!("权重热力图{group}（行为查询，列为键）")
+        format!("权重热力图{group}：每行一个查询，每列一个键")
     }
     fn legend(&self, largest: &str) -> String {
         format!("█ = {largest}，即最大的权重；空白 = 0")
     }
     fn merged_cells(&self, rows: usize, columns: usize) -> String {
-        format!("每格取至多{rows}个查询乘{columns}个键中最大的权重")
+        format!("每格取至多{rows}个查询乘{columns}个键中最大的权重；█ = 本行最大，空白 = 0")
     }
     fn heading_dropout(&self) -> String {
         "随机失活（dropout）".into()
@@ -554,10 +555,14 @@ impl Words for Chinese {
     fn heading_output(&self) -> String {
         "输出：对值加权求和".into()
     }
-    fn output(&self, dv: usize) -> String {
+    fn output(&self, dv: usize, masked: bool) -> String {
+        let dropped = if masked {
+            "被屏蔽的键不参加求和。"
+        } else {
+            ""
+        };
         format!(
-            "输出的每一行由V的各行混合而成：每个值乘以自己的权重，再逐列相加（共{dv}列）。\
-             被屏蔽的键不参加求和。"
+            "输出的每一行由V的各行混合而成：每个值乘以自己的权重，再逐列相加（共{dv}列）。{dropped}"
         )
     }
     fn empty_output(&self, i: usize) -> String {
@@ -574,7 +579,12 @@ impl Words for Chinese {
         if kept == 1 {
             format!("第{i}行把{share}%全放在键{best}上：输出只由值{best}构成。")
         } else if near {
-            format!("第{i}行把{share}%放在键{best}上，所以输出离值{best}比离其他值更近。")
+            let others = if kept == 2 {
+                "另一个值"
+            } else {
+                "其他值"
+            };
+            format!("第{i}行把{share}%放在键{best}上，所以输出离值{best}比离{others}更近。")
         } else {
             format!("第{i}行放在单个键上的份额至多为{share}%（键{best}），所以输出是几个值的混合。")
         }
@@ -634,8 +644,18 @@ impl Words for Chinese {
             format!("（2）分数：q·k乘以缩放系数{factor}，只乘一次。")
         }
     }
-    fn check_softmax(&self) -> String {
-        "（3）先加掩码再做softmax，softmax沿着键的方向：每行权重之和如下（每行是一个查询）".into()
+    fn check_softmax(&self, masked: bool, sinks: bool) -> String {
+        let mask = if masked {
+            "先加掩码，再做softmax；"
+        } else {
+            "没有屏蔽任何键；"
+        };
+        let sum = if sinks {
+            "所以每行权重之和小于1，其余归汇点："
+        } else {
+            "所以每行（而不是每列）权重之和为1："
+        };
+        format!("（3）softmax：{mask}对每个查询沿着键的方向计算，{sum}")
     }
     fn check_row(
         &self,

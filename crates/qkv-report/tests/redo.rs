@@ -1,0 +1,264 @@
+//! Every line of the text is redone from the digits that it shows, as a reader would.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[allow(dead_code)]
+mod common;
+
+use common::{settings, with_problem};
+use qkv_report::{Lang, Settings, text};
+
+/// A number as printed, and the largest error that its rounding allows.
+fn printed(text: &str, digits: usize) -> Option<(f64, f64)> {
+    let ascii = text.replace('−', "-");
+    if let Some((mantissa, power)) = ascii.split_once("×10") {
+        let power: String = power.chars().map(plain).collect();
+        let power: i32 = power.parse().ok()?;
+        let value = format!("{mantissa}e{power}").parse().ok()?;
+        let significant = digits.max(2) as i32;
+        return Some((value, 0.5 * 10_f64.powi(power + 1 - significant)));
+    }
+    match ascii.as_str() {
+        "∞" => Some((f64::INFINITY, 0.0)),
+        "-∞" => Some((f64::NEG_INFINITY, 0.0)),
+        "NaN" => Some((f64::NAN, 0.0)),
+        _ => Some((ascii.parse().ok()?, 0.5 * 10_f64.powi(-(digits as i32)))),
+    }
+}
+
+fn plain(superscript: char) -> char {
+    let at = "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().position(|c| c == superscript);
+    at.map_or('-', |digit| char::from(b'0' + digit as u8))
+}
+
+/// A pencil: + − · / √ ² exp tanh ln sin cos max | | ( ) and [left out: value].
+struct Pencil<'a> {
+    rest: &'a str,
+    digits: usize,
+}
+
+impl Pencil<'_> {
+    fn eat(&mut self, what: &str) -> bool {
+        let trimmed = self.rest.trim_start();
+        match trimmed.strip_prefix(what) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn sum(&mut self) -> Option<f64> {
+        let mut total = self.product()?;
+        loop {
+            if self.rest.starts_with(" +") {
+                self.eat("+");
+                total += self.product()?;
+            } else if self.rest.starts_with(" −") {
+                self.eat("−");
+                total -= self.product()?;
+            } else {
+                return Some(total);
+            }
+        }
+    }
+
+    fn product(&mut self) -> Option<f64> {
+        let mut total = self.factor()?;
+        loop {
+            if self.eat("·") {
+                total *= self.factor()?;
+            } else if self.eat("/") {
+                total /= self.factor()?;
+            } else {
+                return Some(total);
+            }
+        }
+    }
+
+    fn factor(&mut self) -> Option<f64> {
+        let value = self.simple()?;
+        Some(if self.eat("²") { value * value } else { value })
+    }
+
+    fn simple(&mut self) -> Option<f64> {
+        type Call = (&'static str, fn(f64) -> f64);
+        let calls: [Call; 5] = [
+            ("exp(", f64::exp),
+            ("tanh(", f64::tanh),
+            ("ln(", f64::ln),
+            ("sin(", f64::sin),
+            ("cos(", f64::cos),
+        ];
+        for (name, function) in calls {
+            if self.eat(name) {
+                let value = function(self.sum()?);
+                return self.eat(")").then_some(value);
+            }
+        }
+        if self.eat("√") {
+            return Some(self.simple()?.sqrt());
+        }
+        if self.eat("|") {
+            let value = self.sum()?.abs();
+            return self.eat("|").then_some(value);
+        }
+        if self.eat("max(") {
+            let mut largest = self.sum()?;
+            while self.eat(",") {
+                largest = largest.max(self.sum()?);
+            }
+            return self.eat(")").then_some(largest);
+        }
+        if self.eat("(") {
+            let value = self.sum()?;
+            return self.eat(")").then_some(value);
+        }
+        if self.eat("[") {
+            let (inside, rest) = self.rest.split_once(']')?;
+            self.rest = rest;
+            let value = inside.rsplit([':', '：']).next()?.trim();
+            return Some(printed(value, self.digits)?.0);
+        }
+        let text = self.rest.trim_start();
+        let is_number = |c: char| c.is_ascii_digit() || ".×∞Na".contains(c);
+        let mut end = 0;
+        let mut power = false;
+        for c in text.chars() {
+            power |= c == '×';
+            let raised = power && "⁰¹²³⁴⁵⁶⁷⁸⁹⁻".contains(c);
+            if !(is_number(c) || raised || end == 0 && c == '−') {
+                break;
+            }
+            end += c.len_utf8();
+        }
+        let (number, rest) = text.split_at(end);
+        self.rest = rest;
+        Some(printed(number, self.digits)?.0)
+    }
+}
+
+fn redo(formula: &str, digits: usize) -> Option<f64> {
+    let mut pencil = Pencil {
+        rest: formula,
+        digits,
+    };
+    let value = pencil.sum()?;
+    pencil.rest.is_empty().then_some(value)
+}
+
+/// Splits at " = " and " ≈ "; each piece with whether "=" stands before it.
+fn pieces(line: &str) -> Vec<(bool, &str)> {
+    let mut pieces = Vec::new();
+    let (mut rest, mut equal) = (line, true);
+    loop {
+        let next = [(" = ", true), (" ≈ ", false)]
+            .into_iter()
+            .filter_map(|(sign, equal)| Some((rest.find(sign)?, sign.len(), equal)))
+            .min();
+        match next {
+            Some((at, length, next_equal)) => {
+                pieces.push((equal, &rest[..at]));
+                rest = &rest[at + length..];
+                equal = next_equal;
+            }
+            None => {
+                pieces.push((equal, rest));
+                return pieces;
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Count {
+    lines: usize,
+    notes: usize,
+}
+
+/// Redoes one line of a text, if it is a calculation.
+fn redo_line(line: &str, digits: usize, count: &mut Count) {
+    let (line, note) = match line
+        .find(" [shown digits")
+        .or(line.find(" [the shown digits"))
+    {
+        Some(at) => (&line[..at], Some(&line[at..])),
+        None => match line.find(" 〔") {
+            Some(at) => (&line[..at], Some(&line[at..])),
+            None => (line, None),
+        },
+    };
+    let pieces = pieces(line.trim());
+    let [(_, label), formulas @ .., (equal, value)] = &pieces[..] else {
+        assert!(note.is_none(), "{line}");
+        return;
+    };
+    let named = ["cos", "sin", "mean", "rms", "Σ", "lse", "sink", "汇点"];
+    let is_label = label.contains('[')
+        || label.starts_with('q')
+        || named.iter().any(|name| label.starts_with(name));
+    let Some((value, half)) = printed(value, digits).filter(|_| is_label) else {
+        assert!(note.is_none(), "{line}");
+        return;
+    };
+    count.lines += 1;
+    count.notes += usize::from(note.is_some());
+    let mut all_agree = true;
+    for (_, formula) in formulas {
+        if formula.contains("column") || formula.contains('列') {
+            continue;
+        }
+        let redone = redo(formula, digits).unwrap_or_else(|| panic!("cannot redo {formula:?}"));
+        if !redone.is_finite() || !value.is_finite() {
+            assert!(
+                redone.is_nan() == value.is_nan() || note.is_none(),
+                "{line}"
+            );
+            continue;
+        }
+        // Seen from a number that is exactly half way, either neighbour is right.
+        let slack = 1e-9 * half + 1e-12 * value.abs();
+        all_agree &= (redone - value).abs() < half - slack;
+        if note.is_none() {
+            assert!(
+                (redone - value).abs() <= half + slack,
+                "{line}: redone {redone}, no note"
+            );
+            if *equal {
+                assert!((redone - value).abs() < 1e-9, "{line}: not equal, {redone}");
+            }
+        }
+    }
+    if note.is_some() {
+        assert!(!all_agree, "{line}: has a note but agrees");
+    }
+}
+
+#[test]
+fn every_line_can_be_redone_or_says_why_not() {
+    let mut count = Count::default();
+    for seed in 0..220 {
+        with_problem(seed, |problem| {
+            for (lang, digits) in [(Lang::En, 4), (Lang::Zh, 4), (Lang::En, 2), (Lang::En, 8)] {
+                let settings = Settings {
+                    digits,
+                    ..settings(lang, 100_000)
+                };
+                for line in text(&problem.subject, &settings).lines() {
+                    redo_line(line, digits, &mut count);
+                }
+            }
+        });
+    }
+    assert!(count.lines > 50_000, "{} lines", count.lines);
+    assert!(count.notes > 1_000, "{} notes", count.notes);
+}
+
+#[test]
+fn the_pencil_itself() {
+    assert_eq!(redo("1·0.5 + 0.5·(−0.2)", 4), Some(0.4));
+    assert_eq!(redo("exp(0 − 0)/(1 + 1)", 4), Some(0.5));
+    assert_eq!(redo("[… 58 more terms …: 1.5] − 3×10⁻¹", 4), Some(1.2));
+    assert_eq!(redo("max(−1, −∞, |−2|)", 4), Some(2.0));
+    assert_eq!(redo("(3² + (−1)²)/2", 4), Some(5.0));
+}
