@@ -58,19 +58,6 @@ pub(crate) fn shown_fixed(value: f64, digits: usize) -> Shown {
         .plain(digits, false, value < 0.0)
 }
 
-/// Whether a matrix of these numbers needs powers of ten.
-pub(crate) fn needs_powers(values: impl Iterator<Item = f64>, digits: usize) -> bool {
-    let mut largest = 0.0_f64;
-    for value in values.filter(|value| value.is_finite()) {
-        let exact = shown_fixed(value, digits).exact;
-        if value.abs() >= LARGE && !exact {
-            return true;
-        }
-        largest = largest.max(value.abs());
-    }
-    largest > 0.0 && largest < smallest_fixed(digits) && !shown_fixed(largest, digits).exact
-}
-
 /// 0.6698 as "66.98".
 pub(crate) fn percent(share: f64, digits: usize) -> String {
     let places = digits.saturating_sub(2);

@@ -84,11 +84,7 @@ impl Page<'_> {
         self.out.push('\n');
         self.underlined(&format!("{number}. {}", part.heading), '─');
         if let Some(formula) = &part.formula {
-            let formula = format!("{}: {formula}", self.words.formula());
-            let formula = match self.settings.lang {
-                crate::Lang::En => formula,
-                crate::Lang::Zh => formula.replacen(": ", "：", 1),
-            };
+            let formula = self.words.formula(formula);
             let formula = tied(&formula, self.width.saturating_sub(INDENT + 2));
             self.wrapped(&formula, INDENT, INDENT + 2, Style::Plain);
             self.last = Kind::Line;

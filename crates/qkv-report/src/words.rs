@@ -41,8 +41,8 @@ pub(crate) struct Projection<'a> {
     pub bias: bool,
 }
 
-pub(crate) trait Words {
-    // Opening
+/// What comes first: the opening and the options in force.
+pub(crate) trait Front {
     fn title(&self) -> String;
     fn built_in(&self) -> String;
     fn novice(&self) -> String;
@@ -71,7 +71,44 @@ pub(crate) trait Words {
     fn option_sinks(&self, sinks: &str) -> String;
     fn option_dropout(&self, p: &str, seed: u64) -> String;
     fn option_empty_rows_error(&self) -> String;
+}
 
+/// What comes last: from the heads to the result, the checks and the warnings.
+pub(crate) trait Back {
+    // Back to one row a token
+    fn heading_concatenated(&self) -> String;
+    fn concatenated(&self, heads: usize, dv: usize) -> String;
+    fn heading_projected(&self) -> String;
+    fn output_projection(&self, in_width: usize, out_width: usize) -> String;
+    fn heading_residual(&self) -> String;
+    fn residual(&self, sinusoidal: bool) -> String;
+
+    // Closing
+    fn heading_checks(&self) -> String;
+    fn check_shapes(&self, queries: usize, keys: usize, dk: usize, dv: usize) -> String;
+    fn check_scale(&self, usual: bool, dk: usize, factor: &str) -> String;
+    fn check_softmax(&self, masked: bool, sinks: bool) -> String;
+    fn check_row(
+        &self,
+        group: Option<&str>,
+        i: usize,
+        total: &str,
+        best: Option<(usize, String)>,
+    ) -> String;
+    fn check_output(&self, dv: usize) -> String;
+    fn heading_warnings(&self) -> String;
+    fn warn_empty_row(&self, group: Option<&str>, i: usize) -> String;
+    fn warn_more_rows(&self, more: usize) -> String;
+    fn warn_not_finite(&self, group: Option<&str>, i: usize, nan: bool, cause: &str) -> String;
+    fn cause_query(&self, i: usize, value: &str) -> String;
+    fn cause_key(&self, j: usize, value: &str) -> String;
+    fn cause_value(&self, j: usize, value: &str) -> String;
+    fn cause_scores(&self) -> String;
+    fn warn_half_precision(&self, score: &str) -> String;
+}
+
+/// Every sentence of a language.
+pub(crate) trait Words: Front + Back {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;
     fn axes(&self, step: StepName) -> &'static str;
@@ -83,12 +120,13 @@ pub(crate) trait Words {
     fn other_heads(&self, others: usize) -> String;
     fn heaviest_keys(&self, written: usize, keys: usize) -> String;
     fn matrix_left_out(&self, name: &str, rows: usize, columns: usize) -> String;
-    fn formula(&self) -> &'static str;
+    fn formula(&self, formula: &str) -> String;
+    fn sentence(&self, words: &str) -> String;
 
     // Where Q, K and V come from
     fn heading_origin(&self) -> String;
     fn given(&self) -> String;
-    fn projected(&self, cross: bool) -> String;
+    fn projected(&self, cross: bool, mark: &str) -> String;
     fn projection(&self, projection: &Projection<'_>) -> String;
     fn row_times_column(&self, input: &str, row: usize, weight: &str, column: usize) -> String;
     fn split_columns(&self, name: &str, heads: usize, width: usize) -> String;
@@ -160,37 +198,6 @@ pub(crate) trait Words {
     -> String;
     fn heading_lse(&self) -> String;
     fn lse(&self, sinks: bool) -> String;
-
-    // Back to one row a token
-    fn heading_concatenated(&self) -> String;
-    fn concatenated(&self, heads: usize, dv: usize) -> String;
-    fn heading_projected(&self) -> String;
-    fn output_projection(&self, in_width: usize, out_width: usize) -> String;
-    fn heading_residual(&self) -> String;
-    fn residual(&self, sinusoidal: bool) -> String;
-
-    // Closing
-    fn heading_checks(&self) -> String;
-    fn check_shapes(&self, queries: usize, keys: usize, dk: usize, dv: usize) -> String;
-    fn check_scale(&self, usual: bool, dk: usize, factor: &str) -> String;
-    fn check_softmax(&self, masked: bool, sinks: bool) -> String;
-    fn check_row(
-        &self,
-        group: Option<&str>,
-        i: usize,
-        total: &str,
-        best: Option<(usize, String)>,
-    ) -> String;
-    fn check_output(&self, dv: usize) -> String;
-    fn heading_warnings(&self) -> String;
-    fn warn_empty_row(&self, group: Option<&str>, i: usize) -> String;
-    fn warn_more_rows(&self, more: usize) -> String;
-    fn warn_not_finite(&self, group: Option<&str>, i: usize, nan: bool, cause: &str) -> String;
-    fn cause_query(&self, i: usize, value: &str) -> String;
-    fn cause_key(&self, j: usize, value: &str) -> String;
-    fn cause_value(&self, j: usize, value: &str) -> String;
-    fn cause_scores(&self) -> String;
-    fn warn_half_precision(&self, score: &str) -> String;
 
     // The renderer's own
     fn other_digits_first(&self, redone: &str, own: &str) -> String;

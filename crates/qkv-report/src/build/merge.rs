@@ -34,8 +34,8 @@ fn concatenated(run: &Run<'_>) -> Part {
         .push(Block::Paragraph(words.concatenated(run.heads, run.dv)));
     for b in shown_entries(run, run.batch) {
         part.blocks.extend(entry_heading(run, b));
-        let values = run.slice(StepName::Concatenated, &[b]);
-        part.blocks.push(run.matrix("Z".into(), 'z', None, values));
+        part.blocks
+            .push(run.step_matrix("Z", 'z', None, StepName::Concatenated, &[b]));
     }
     part
 }
@@ -77,8 +77,8 @@ fn projected(run: &Run<'_>) -> Part {
                 ));
             }
         }
-        let values = run.slice(StepName::Projected, &[b]);
-        part.blocks.push(run.matrix("Y".into(), 'y', None, values));
+        part.blocks
+            .push(run.step_matrix("Y", 'y', None, StepName::Projected, &[b]));
     }
     part
 }
@@ -112,8 +112,8 @@ fn residual(run: &Run<'_>) -> Part {
                 ));
             }
         }
-        let values = run.slice(StepName::Residual, &[b]);
-        part.blocks.push(run.matrix("R".into(), 'r', None, values));
+        part.blocks
+            .push(run.step_matrix("R", 'r', None, StepName::Residual, &[b]));
     }
     part
 }

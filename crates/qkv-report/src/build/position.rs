@@ -129,9 +129,8 @@ fn push_norm(run: &Run<'_>, side: &Side, norm: &RmsNorm, part: &mut Part) {
             }
         }
         let name = format!("{}'", side.letter.to_uppercase());
-        let values = run.slice(side.to, &[b, h]);
         part.blocks
-            .push(run.matrix(name, side.letter, None, values));
+            .push(run.step_matrix(&name, side.letter, None, side.to, &[b, h]));
     }
 }
 
@@ -181,9 +180,8 @@ fn rotation(run: &Run<'_>, rotary: &Rotary) -> Part {
                 }
             }
             let name = format!("{}'", side.letter.to_uppercase());
-            let values = run.slice(side.to, &[b, h]);
             part.blocks
-                .push(run.matrix(name, side.letter, None, values));
+                .push(run.step_matrix(&name, side.letter, None, side.to, &[b, h]));
         }
     }
     part

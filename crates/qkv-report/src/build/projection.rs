@@ -45,9 +45,8 @@ fn given(run: &Run<'_>) -> Part {
             let first_user = h == 0 || kv_head != run.kv_head(h - 1);
             if first_user && kv_head < run.kv_heads {
                 for (name, letter, step) in [("K", 'k', StepName::K), ("V", 'v', StepName::V)] {
-                    let values = run.slice(step, &[b, kv_head]);
                     part.blocks
-                        .push(run.matrix(name.into(), letter, None, values));
+                        .push(run.step_matrix(name, letter, None, step, &[b, kv_head]));
                 }
             }
         }
@@ -143,9 +142,13 @@ fn push_sinusoidal(
                 ));
             }
         }
-        let values = run.slice(step, &[b]);
-        part.blocks
-            .push(run.matrix(format!("{}'", letter.to_uppercase()), letter, None, values));
+        part.blocks.push(run.step_matrix(
+            &format!("{}'", letter.to_uppercase()),
+            letter,
+            None,
+            step,
+            &[b],
+        ));
     }
 }
 
@@ -179,7 +182,7 @@ fn projected(
     let formula = format!("Q = X{mark}·W_Q, K = {input}{mark}·W_K, V = {input}{mark}·W_V");
     let mut part = run.part(&steps, words.heading_origin(), &formula);
     part.blocks
-        .push(Block::Paragraph(words.projected(context.is_some())));
+        .push(Block::Paragraph(words.projected(context.is_some(), mark)));
     push_cached(run, &mut part);
     let x_in = run.step(StepName::XPositioned).unwrap_or(x);
     let context_in = match context {
@@ -275,8 +278,9 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
         return;
     };
     part.blocks.push(Block::Heading(format!(
-        "{capital} = {}·W_{capital}",
-        one.input.to_uppercase()
+        "{capital} = {}{}·W_{capital}",
+        one.input.to_uppercase(),
+        one.mark
     )));
     part.blocks.push(Block::Item(words.projection(&Projection {
         input: &format!("{}{}", one.input.to_uppercase(), one.mark),
@@ -344,9 +348,8 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
             part.blocks
                 .push(run.matrix(capital.clone(), one.name, None, values));
         } else if one.heads == 1 {
-            let values = run.slice(one.step, &[b, 0]);
             part.blocks
-                .push(run.matrix(capital.clone(), one.name, None, values));
+                .push(run.step_matrix(&capital, one.name, None, one.step, &[b, 0]));
         }
     }
     if one.heads > 1 {

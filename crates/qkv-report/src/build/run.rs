@@ -230,8 +230,7 @@ impl<'a> Run<'a> {
         values: Vec<Vec<f64>>,
     ) -> Block {
         let columns = values.first().map_or(0, Vec::len);
-        let numbers = values.len() * columns;
-        if numbers == 0 || numbers > MATRIX_SHOWN[usize::from(self.large)] {
+        if self.too_large(values.len(), columns) {
             return Block::Item(self.words.matrix_left_out(&name, values.len(), columns));
         }
         Block::Matrix(Matrix {
@@ -260,10 +259,33 @@ impl<'a> Run<'a> {
             .collect()
     }
 
+    /// The `[rows, columns]` of a step at leading indices, as a matrix block.
+    pub(crate) fn step_matrix(
+        &self,
+        name: &str,
+        row_name: char,
+        column_name: Option<char>,
+        step: StepName,
+        lead: &[usize],
+    ) -> Block {
+        let shape = self.step(step).map_or(&[][..], |step| step.shape());
+        match shape.get(lead.len()..) {
+            // Not copied to be left out.
+            Some(&[rows, columns]) if self.too_large(rows, columns) => {
+                Block::Item(self.words.matrix_left_out(name, rows, columns))
+            }
+            _ => self.matrix(name.into(), row_name, column_name, self.slice(step, lead)),
+        }
+    }
+
+    fn too_large(&self, rows: usize, columns: usize) -> bool {
+        let numbers = rows * columns;
+        numbers == 0 || numbers > MATRIX_SHOWN[usize::from(self.large)]
+    }
+
     /// The matrix `[queries, keys]` of a step.
-    pub(crate) fn score_matrix(&self, name: StepName, letter: &str, [b, h]: [usize; 2]) -> Block {
-        let values = self.slice(name, &[b, h]);
-        self.matrix(letter.into(), 'q', Some('k'), values)
+    pub(crate) fn score_matrix(&self, step: StepName, letter: &str, group: [usize; 2]) -> Block {
+        self.step_matrix(letter, 'q', Some('k'), step, &group)
     }
 
     pub(crate) fn part(&self, steps: &[StepName], heading: String, formula: &str) -> Part {

@@ -71,7 +71,7 @@ fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
     let sum_value = run.at(StepName::Sum, &row);
     let values = kept.iter().map(|&j| num(run.at(logits, &[b, h, i, j])));
     // In a long row the maximum is named, not searched for on paper.
-    let chain = if written.len() < kept.len() {
+    let chain = if written.len() < kept.len() || kept.len() == 1 {
         vec![]
     } else {
         vec![Expr::Max(values.collect())]

@@ -27,8 +27,8 @@ fn output(run: &Run<'_>) -> Part {
         for &i in &run.rows {
             push_row(run, [b, h, i], &mut part);
         }
-        let values = run.slice(StepName::Output, &[b, h]);
-        part.blocks.push(run.matrix("O".into(), 'o', None, values));
+        part.blocks
+            .push(run.step_matrix("O", 'o', None, StepName::Output, &[b, h]));
     }
     part
 }

@@ -21,21 +21,24 @@ pub(super) fn part(run: &Run<'_>) -> Option<Part> {
             .push(Block::Item(words.causal(alignment(causal), offset(run))));
     }
     if let Some(window) = attention.window {
-        part.blocks
-            .push(Block::Item(words.window(window.back, window.forward)));
-    }
-    if let Some(lengths) = &attention.lengths {
-        part.blocks
-            .push(Block::Item(words.option_lengths(&lengths.0)));
-    }
-    if let Some(documents) = &attention.documents {
         part.blocks.push(Block::Item(
-            words.option_documents(documents.queries(), documents.keys()),
+            words.sentence(&words.window(window.back, window.forward)),
         ));
     }
+    if let Some(lengths) = &attention.lengths {
+        part.blocks.push(Block::Item(
+            words.sentence(&words.option_lengths(&lengths.0)),
+        ));
+    }
+    if let Some(documents) = &attention.documents {
+        part.blocks.push(Block::Item(words.sentence(
+            &words.option_documents(documents.queries(), documents.keys()),
+        )));
+    }
     for mask in &attention.masks {
-        part.blocks
-            .push(Block::Item(words.option_mask(mask.true_keeps())));
+        part.blocks.push(Block::Item(
+            words.sentence(&words.option_mask(mask.true_keeps())),
+        ));
     }
     for &[b, h] in &run.groups {
         part.blocks.extend(run.group_heading([b, h]));

@@ -2,7 +2,7 @@
 
 use super::wrap::columns;
 use crate::explanation::Matrix;
-use crate::number::{needs_powers, shown, shown_fixed};
+use crate::number::{shown, shown_fixed};
 
 /// A matrix in lines.
 pub(super) struct Lines {
@@ -12,6 +12,8 @@ pub(super) struct Lines {
 }
 
 const GAP: usize = 2;
+/// Beside numbers so much larger, a number is as good as 0 and needs no power of ten.
+const NOTHING: f64 = 1e-9;
 
 /// One column, every cell as wide as the widest.
 struct Column {
@@ -21,10 +23,11 @@ struct Column {
 }
 
 pub(super) fn lines(matrix: &Matrix, digits: usize, width: usize) -> Lines {
-    let powers = needs_powers(matrix.values.iter().flatten().copied(), digits);
-    let print = |value: f64| match powers {
-        true => shown(value, digits).text,
-        false => shown_fixed(value, digits).text,
+    let finite = matrix.values.iter().flatten().filter(|v| v.is_finite());
+    let largest = finite.fold(0.0_f64, |largest, value| largest.max(value.abs()));
+    let print = |value: f64| match value.abs() < NOTHING * largest {
+        true => shown_fixed(value, digits).text,
+        false => shown(value, digits).text,
     };
     let all: Vec<Column> = matrix
         .columns

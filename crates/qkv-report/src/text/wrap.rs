@@ -27,8 +27,8 @@ impl Hang {
 }
 
 /// Closing marks never begin a line, opening ones never end it.
-const CLOSING: &str = "，。；：、！？）”〕》";
-const OPENING: &str = "（“〔《";
+const CLOSING: &str = "，。；：、！？）”〕》]";
+const OPENING: &str = "（“〔《[";
 
 /// What no line break may divide.
 struct Unit {

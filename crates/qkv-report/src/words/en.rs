@@ -1,6 +1,9 @@
 //! English.
 
-use super::{Projection, Reason, Words, list, ranges, shifted, signed};
+mod back;
+mod front;
+
+use super::{Projection, Reason, Words, ranges, shifted, signed};
 use crate::number::count;
 use qkv::StepName;
 
@@ -37,175 +40,6 @@ fn lower(text: &str) -> String {
 }
 
 impl Words for English {
-    fn title(&self) -> String {
-        "Attention, worked out by hand".into()
-    }
-    fn built_in(&self) -> String {
-        "This is the built-in example: two tokens, small enough to redo with a pencil. \
-         Give --q, --k and --v, or --x with weights, to see your own numbers."
-            .into()
-    }
-    fn novice(&self) -> String {
-        "Attention lets every token gather information from other tokens. Each token asks \
-         with a query (a row of Q); each token that can be looked at offers a key (a row of K) \
-         and a value (a row of V). The better a query matches a key, the larger the share of \
-         that key's value in the result. The shares of one query are its attention weights; \
-         the result is the weighted sum of the values:"
-            .into()
-    }
-    fn sizes(&self, queries: usize, keys: usize, dk: usize, dv: usize) -> String {
-        format!(
-            "In this run: Q ({queries},{dk}), K ({keys},{dk}), V ({keys},{dv}), output \
-             ({queries},{dv}). That is {}, {}, d_k = {dk} columns in queries and keys, d_v = {dv} \
-             in values. All numbering starts at 0.",
-            many(queries, "query", "queries"),
-            many(keys, "key", "keys"),
-        )
-    }
-    fn heads(&self, batch: usize, heads: usize, kv_heads: usize) -> String {
-        let batch = match batch {
-            1 => String::new(),
-            _ => format!("{} and ", many(batch, "batch entry", "batch entries")),
-        };
-        let shared = if heads == kv_heads {
-            String::new()
-        } else {
-            format!(" ({} of keys and values)", many(kv_heads, "head", "heads"))
-        };
-        format!(
-            "These are the shapes of one head; the run has {batch}{}{shared}. Every head does the \
-             same calculation on its own numbers.",
-            many(heads, "query head", "query heads"),
-        )
-    }
-    fn options_follow(&self) -> String {
-        "Options in force:".into()
-    }
-    fn how_numbers_are_shown(&self, digits: usize) -> String {
-        format!(
-            "How to read the numbers: a result after \"=\" is exact, one after \"≈\" is rounded to \
-             {}, and stands rounded in the lines that use it. The calculation itself keeps all \
-             digits; it rounds only what it prints.",
-            many(digits, "decimal", "decimals"),
-        )
-    }
-    fn large(&self, weights: usize, longest: usize, rows: &[usize], chosen: bool) -> String {
-        let how = if chosen {
-            "as --row asks".into()
-        } else {
-            "choose with --row I".to_string()
-        };
-        let rows = match rows {
-            [one] => format!("query {one}"),
-            _ => format!("queries {}", ranges(rows, ", ")),
-        };
-        format!(
-            "The input is large ({}, dot products of up to {}), so every step shows its shape and \
-             formula, and the numbers of {rows} only ({how}), of one head, with long sums \
-             shortened.",
-            many(weights, "weight", "weights"),
-            many(longest, "term", "terms"),
-        )
-    }
-    fn rows_chosen(&self, rows: &[usize]) -> String {
-        let rows = match rows {
-            [one] => format!("query {one}"),
-            _ => format!("queries {}", ranges(rows, ", ")),
-        };
-        format!("Worked out, as --row asks: {rows} only. The matrices show all rows.")
-    }
-    fn small_numbers(&self, digits: usize) -> String {
-        format!(
-            "Some numbers here are so small that {} of them cannot be redone faithfully from the \
-             page: --digits 8 shows more.",
-            many(digits, "decimal", "decimals"),
-        )
-    }
-
-    fn option_scale(&self, factor: &str) -> String {
-        format!("scale {factor} instead of 1/√d_k")
-    }
-    fn option_past(&self, past: usize) -> String {
-        format!(
-            "{} from a cache",
-            many(past, "key and value", "keys and values")
-        )
-    }
-    fn option_sinusoidal(&self, start: usize) -> String {
-        format!("sinusoidal positions, counted from {start}")
-    }
-    fn option_norm(&self, q: bool, k: bool) -> String {
-        let which = match (q, k) {
-            (true, true) => "queries and keys",
-            (true, false) => "queries",
-            _ => "keys",
-        };
-        format!("RMS norm of the {which}")
-    }
-    fn option_rotary(&self, interleaved: bool, base: &str, dim: Option<usize>) -> String {
-        let pairs = if interleaved {
-            "neighbouring columns (interleaved)"
-        } else {
-            "columns of the two halves"
-        };
-        let dim = dim.map_or(String::new(), |dim| format!(", first {dim} columns only"));
-        format!("rotary positions: pairs of {pairs}, base {base}{dim}")
-    }
-    fn option_softcap(&self, cap: &str) -> String {
-        format!("softcap {cap}")
-    }
-    fn option_bias(&self) -> String {
-        "an additive bias".into()
-    }
-    fn option_alibi(&self, slopes: &str) -> String {
-        format!("ALiBi, slopes by head: {slopes}")
-    }
-    fn option_mask(&self, true_keeps: bool) -> String {
-        if true_keeps {
-            "keep mask: 1 keeps a key, 0 drops it".into()
-        } else {
-            "drop mask: 1 drops a key, 0 keeps it".into()
-        }
-    }
-    fn option_causal(&self, alignment: &str) -> String {
-        match alignment {
-            "" => "causal mask (as many keys as queries, so every alignment is the same)".into(),
-            "top-left" | "bottom-right" => format!("causal mask, aligned {alignment}"),
-            offset => format!("causal mask with offset {offset}"),
-        }
-    }
-    fn option_window(&self, back: Option<usize>, forward: Option<usize>) -> String {
-        self.window(back, forward)
-    }
-    fn option_lengths(&self, lengths: &[usize]) -> String {
-        let each: Vec<String> = lengths
-            .iter()
-            .enumerate()
-            .map(|(b, n)| format!("batch entry {b} has {}", many(*n, "real key", "real keys")))
-            .collect();
-        format!("lengths: {}; the rest is padding", each.join(", "))
-    }
-    fn option_documents(&self, queries: &[usize], keys: &[usize]) -> String {
-        let keys = if queries == keys {
-            String::new()
-        } else {
-            format!(", of {} keys", list(keys, ", "))
-        };
-        format!(
-            "packed documents of {} queries{keys}: a query sees its own document only",
-            list(queries, ", ")
-        )
-    }
-    fn option_sinks(&self, sinks: &str) -> String {
-        format!("sink logits by head, in the denominator only: {sinks}")
-    }
-    fn option_dropout(&self, p: &str, seed: u64) -> String {
-        format!("dropout {p}, seed {seed}")
-    }
-    fn option_empty_rows_error(&self) -> String {
-        "a row without any key is an error".into()
-    }
-
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String {
         format!("Shape of {}: {shape:?} = {axes}", steps.join(" and "))
     }
@@ -270,8 +104,11 @@ impl Words for English {
             count(columns)
         )
     }
-    fn formula(&self) -> &'static str {
-        "Formula"
+    fn formula(&self, formula: &str) -> String {
+        format!("Formula: {formula}")
+    }
+    fn sentence(&self, words: &str) -> String {
+        format!("{}.", capital(words))
     }
 
     fn heading_origin(&self) -> String {
@@ -282,17 +119,19 @@ impl Words for English {
          row j of K is key j, and row j of V is the value that belongs to key j."
             .into()
     }
-    fn projected(&self, cross: bool) -> String {
+    fn projected(&self, cross: bool, mark: &str) -> String {
         if cross {
-            "This is cross-attention: the queries are made from the tokens X, the keys and \
-             values from the context C. Each entry is a dot product, a row of the input times a \
-             column of a weight matrix."
-                .into()
+            format!(
+                "This is cross-attention: the queries are made from the tokens X{mark}, the keys \
+                 and values from the context C{mark}. Each entry is a dot product, a row of the \
+                 input times a column of a weight matrix."
+            )
         } else {
-            "This is self-attention: queries, keys and values are all made from the same tokens \
-             X, one token a row, with three weight matrices. Each entry is a dot product, a row \
-             of X times a column of the weight."
-                .into()
+            format!(
+                "This is self-attention: queries, keys and values are all made from the same \
+                 tokens X{mark}, one token a row, with three weight matrices. Each entry is a dot \
+                 product, a row of X{mark} times a column of the weight."
+            )
         }
     }
     fn projection(&self, p: &Projection<'_>) -> String {
@@ -689,123 +528,6 @@ impl Words for English {
             "One number a row that is not needed for the output; fast programs keep it to put \
              partial results together and to compute gradients. ln is the natural \
              logarithm.{sinks}"
-        )
-    }
-
-    fn heading_concatenated(&self) -> String {
-        "Heads side by side".into()
-    }
-    fn concatenated(&self, heads: usize, dv: usize) -> String {
-        format!(
-            "The outputs of the {} of a token are put next to each other: columns 0 to {} come \
-             from head 0, and so on. Nothing is computed.",
-            many(heads, "head", "heads"),
-            dv.saturating_sub(1)
-        )
-    }
-    fn heading_projected(&self) -> String {
-        "Output projection".into()
-    }
-    fn output_projection(&self, in_width: usize, out_width: usize) -> String {
-        format!(
-            "W_O ({in_width},{out_width}) mixes what the heads have found, back to {} a token.",
-            many(out_width, "column", "columns")
-        )
-    }
-    fn heading_residual(&self) -> String {
-        "Residual".into()
-    }
-    fn residual(&self, sinusoidal: bool) -> String {
-        let which = if sinusoidal {
-            " (the token as it was before positions were added)"
-        } else {
-            ""
-        };
-        format!("The token itself is added back{which}, so attention only has to say what changes.")
-    }
-
-    fn heading_checks(&self) -> String {
-        "What to check".into()
-    }
-    fn check_shapes(&self, queries: usize, keys: usize, dk: usize, dv: usize) -> String {
-        format!(
-            "(1) Where Q, K and V come from, and shapes: Q ({queries},{dk}) and K ({keys},{dk}) \
-             have the same number of columns; K and V ({keys},{dv}) the same number of rows."
-        )
-    }
-    fn check_scale(&self, usual: bool, dk: usize, factor: &str) -> String {
-        if usual {
-            format!("(2) Scores: q·k divided by √{dk}, once (times {factor}).")
-        } else {
-            format!("(2) Scores: q·k times the scale {factor}, once.")
-        }
-    }
-    fn check_softmax(&self, masked: bool, sinks: bool) -> String {
-        let mask = if masked {
-            "the mask comes before the softmax; "
-        } else {
-            "no key is masked; "
-        };
-        let sum = if sinks {
-            "each row of weights adds up to less than 1, the rest is the sink's:"
-        } else {
-            "each row of weights adds up to 1 (not each column):"
-        };
-        format!("(3) Softmax: {mask}it runs along the keys of each query, so {sum}")
-    }
-    fn check_row(
-        &self,
-        group: Option<&str>,
-        i: usize,
-        total: &str,
-        best: Option<(usize, String)>,
-    ) -> String {
-        let group = group.map_or(String::new(), |group| format!("{}, ", lower(group)));
-        match best {
-            Some((key, weight)) => {
-                format!("    {group}row {i}: sum {total}, largest weight {weight} at key {key}")
-            }
-            None => format!("    {group}row {i}: sum {total}, no key kept"),
-        }
-    }
-    fn check_output(&self, dv: usize) -> String {
-        format!(
-            "(4) Output: weights times values, added up over the keys; {} a query, as wide as V.",
-            many(dv, "column", "columns")
-        )
-    }
-    fn heading_warnings(&self) -> String {
-        "Needs attention".into()
-    }
-    fn warn_empty_row(&self, group: Option<&str>, i: usize) -> String {
-        format!(
-            "row {i}{} keeps no key (fully masked): zero weights, zero output, lse −∞.",
-            of_group(group)
-        )
-    }
-    fn warn_more_rows(&self, more: usize) -> String {
-        format!("and {} like these.", many(more, "more row", "more rows"))
-    }
-    fn warn_not_finite(&self, group: Option<&str>, i: usize, nan: bool, cause: &str) -> String {
-        let what = if nan { "is NaN" } else { "is not finite" };
-        format!("row {i}{} {what} because {cause}.", of_group(group))
-    }
-    fn cause_query(&self, i: usize, value: &str) -> String {
-        format!("query {i} holds {value}")
-    }
-    fn cause_key(&self, j: usize, value: &str) -> String {
-        format!("key {j}, which it keeps, holds {value}")
-    }
-    fn cause_value(&self, j: usize, value: &str) -> String {
-        format!("value {j}, whose key it keeps, holds {value}")
-    }
-    fn cause_scores(&self) -> String {
-        "its scores leave the range of numbers".into()
-    }
-    fn warn_half_precision(&self, score: &str) -> String {
-        format!(
-            "the largest |q·k| is {score}, above 65504, the largest number of half precision: a \
-             half-precision pipeline would overflow here."
         )
     }
 
