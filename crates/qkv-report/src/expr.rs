@@ -140,6 +140,16 @@ impl Expr {
         }
     }
 
+    /// Whether `value` is what `f64` leaves of terms that cancel: 0 on paper.
+    pub(crate) fn cancels_to(&self, value: f64) -> bool {
+        let terms: f64 = match self {
+            Expr::Sum(terms) => terms.iter().map(|term| term.value().abs()).sum(),
+            Expr::Difference(a, b) => a.value().abs() + b.value().abs(),
+            _ => return false,
+        };
+        value != 0.0 && value.abs() < 1e-15 * terms
+    }
+
     /// Whether every number in it is printed in full, or does not matter beside a 0.
     pub(crate) fn exact(&self, digits: usize) -> bool {
         let nothing = match self {

@@ -28,7 +28,7 @@ pub(crate) fn shown(value: f64, digits: usize) -> Shown {
         return short.plain(digits, true, value < 0.0);
     }
     if value.abs() >= LARGE || value.abs() < smallest_fixed(digits) {
-        return decimal.scientific(digits, value < 0.0);
+        return decimal.scientific(digits, value < 0.0, true);
     }
     decimal
         .rounded(digits as i64)
@@ -84,7 +84,7 @@ pub(crate) fn rounded_like(redone: f64, own: &Shown, digits: usize) -> Shown {
         if rounded.value() == own.value.abs() && (clean < 0.0) == (own.value < 0.0) {
             return own.clone();
         }
-        return rounded.scientific(digits, clean < 0.0);
+        return rounded.scientific(digits, clean < 0.0, false);
     }
     shown_fixed(clean, digits)
 }
@@ -254,13 +254,15 @@ impl Decimal {
         }
     }
 
-    /// d.ddd×10ⁿ.
-    fn scientific(&self, digits: usize, negative: bool) -> Shown {
+    /// d.ddd×10ⁿ, trimmed if it is exact and `trim` allows it.
+    fn scientific(&self, digits: usize, negative: bool, trim: bool) -> Shown {
         let significant = digits.max(2) as i64;
         let short = self.rounded(significant - self.point);
         // Near the smallest numbers short digits are no sign of an exact one.
-        let exact =
-            short.digits.len() == self.digits.len() && self.digits.len() < 15 && self.point > -300;
+        let exact = trim
+            && short.digits.len() == self.digits.len()
+            && self.digits.len() < 15
+            && self.point > -300;
         let mut mantissa = Decimal {
             digits: short.digits.clone(),
             point: 1,
@@ -287,6 +289,7 @@ pub(crate) fn superscript(n: i64) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -180,7 +180,13 @@ impl Page<'_> {
             .iter()
             .rev()
             .find_map(|expr| other_digits(expr, worked.value, digits));
-        if let Some(redone) = redone {
+        let cancelled = worked
+            .chain
+            .last()
+            .is_some_and(|expr| expr.cancels_to(worked.value));
+        if cancelled {
+            line.push_str(&format!(" {}", self.words.cancelled()));
+        } else if let Some(redone) = redone {
             line.push(' ');
             line.push_str(&if self.digits_explained {
                 self.words
@@ -235,6 +241,11 @@ impl Page<'_> {
 
     fn line(&mut self, indent: usize, text: &str, style: Style) {
         let text = text.replace(TIED, " ");
+        let text = match style {
+            // The sample of a legend has the colour that it stands for.
+            Style::Dim if self.settings.color => text.replace('█', heat::SAMPLE),
+            _ => text,
+        };
         let text = text.trim_end();
         let code = match style {
             Style::Bold if self.settings.color => "\x1b[1m",

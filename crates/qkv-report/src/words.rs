@@ -202,6 +202,7 @@ pub(crate) trait Words: Front + Back {
     // The renderer's own
     fn other_digits_first(&self, redone: &str, own: &str) -> String;
     fn other_digits(&self, redone: &str) -> String;
+    fn cancelled(&self) -> String;
     fn how_to_widen(&self, columns: usize) -> String;
     fn warning(&self) -> &'static str;
 }

@@ -540,6 +540,9 @@ impl Words for English {
     fn other_digits(&self, redone: &str) -> String {
         format!("[shown digits give {redone}]")
     }
+    fn cancelled(&self) -> String {
+        "[0 on paper: the terms cancel, and this is what the computer's own rounding leaves]".into()
+    }
     fn how_to_widen(&self, columns: usize) -> String {
         format!("(split to fit; a terminal {columns} columns wide shows it in one piece)")
     }

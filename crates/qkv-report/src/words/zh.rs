@@ -463,6 +463,9 @@ impl Words for Chinese {
     fn other_digits(&self, redone: &str) -> String {
         format!("〔照显示的数位得{redone}〕")
     }
+    fn cancelled(&self) -> String {
+        "〔在纸上为0：各项互相抵消，这只是计算机自身舍入的残余〕".into()
+    }
     fn how_to_widen(&self, columns: usize) -> String {
         format!("（按宽度分栏显示；终端宽{columns}列时可以完整显示）")
     }

@@ -83,8 +83,8 @@ impl Front for English {
     }
     fn small_numbers(&self, digits: usize) -> String {
         format!(
-            "Some numbers here are so small that {} of them cannot be redone faithfully from the \
-             page: --digits 8 shows more.",
+            "Some numbers here are so small that {} show few of their digits, and redoing a line \
+             often gives another last digit: --digits 8 shows more.",
             many(digits, "decimal", "decimals"),
         )
     }

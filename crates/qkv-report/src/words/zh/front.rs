@@ -71,7 +71,10 @@ impl Front for Chinese {
         )
     }
     fn small_numbers(&self, digits: usize) -> String {
-        format!("这里有些数非常小，只看{digits}位小数无法照着重算：用--digits 8可以显示更多位。")
+        format!(
+            "这里有些数非常小，{digits}位小数只能显示其中很少几位，照着重算时末位常有出入：\
+             用--digits 8可以显示更多位。"
+        )
     }
 
     fn option_scale(&self, factor: &str) -> String {
@@ -107,7 +110,7 @@ impl Front for Chinese {
         "加性偏置".into()
     }
     fn option_alibi(&self, slopes: &str) -> String {
-        format!("ALiBi，各头的斜率：{slopes}")
+        format!("ALiBi，各头的斜率：{}", slopes.replace(", ", "、"))
     }
     fn option_mask(&self, true_keeps: bool) -> String {
         if true_keeps {
@@ -147,7 +150,10 @@ impl Front for Chinese {
         )
     }
     fn option_sinks(&self, sinks: &str) -> String {
-        format!("各头的汇点（sink）分数，只进入分母：{sinks}")
+        format!(
+            "各头的汇点（sink）分数，只进入分母：{}",
+            sinks.replace(", ", "、")
+        )
     }
     fn option_dropout(&self, p: &str, seed: u64) -> String {
         format!("随机失活（dropout）{p}，种子{seed}")
