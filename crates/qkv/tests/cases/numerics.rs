@@ -73,6 +73,21 @@ fn b022_nan_in_a_query_stays_nan() -> Result<()> {
         assert_eq!(row[2], 0.0, "{name}");
         assert!(row[0].is_nan(), "{name}");
     }
+    // NaN in one kept key shows in every step of each row that keeps it, the largest score too.
+    let mut one_nan = k.data().to_vec();
+    one_nan[0] = f64::NAN;
+    let one_nan = tensor(&[4, 2], &one_nan);
+    let inputs = Inputs::new(q.view()?, one_nan.view()?, v.view()?)?;
+    let all = steps(&Attention::default(), &inputs)?;
+    for name in [
+        StepName::Max,
+        StepName::Sum,
+        StepName::Lse,
+        StepName::Output,
+    ] {
+        let numbers = all.get(name).unwrap().data();
+        assert!(numbers.iter().all(|x| x.is_nan()), "{name}");
+    }
     // Inf in a kept value goes to its column only.
     let mut v = v.data().to_vec();
     v[1] = f64::INFINITY;
