@@ -152,17 +152,18 @@ impl Expr {
 
     /// Whether every number in it is printed in full, or does not matter beside a 0.
     pub(crate) fn exact(&self, digits: usize) -> bool {
-        let nothing = match self {
-            Expr::Product(factors) => factors.iter().any(|f| matches!(f, Expr::Num(0.0))),
-            Expr::Quotient(a, _) => matches!(**a, Expr::Num(0.0)),
-            _ => false,
-        };
-        if nothing {
-            return true;
+        let all = |list: &[Expr]| list.iter().all(|expr| expr.exact(digits));
+        let zero = |expr: &Expr| matches!(expr, Expr::Num(0.0));
+        match self {
+            Expr::Num(value) | Expr::Square(value) | Expr::Rest { value, .. } => {
+                shown(*value, digits).exact
+            }
+            Expr::Sum(terms) | Expr::Max(terms) => all(terms),
+            Expr::Product(factors) => factors.iter().any(zero) || all(factors),
+            Expr::Difference(a, b) => a.exact(digits) && b.exact(digits),
+            Expr::Quotient(a, b) => zero(a) || a.exact(digits) && b.exact(digits),
+            Expr::Call(_, of) => of.exact(digits),
         }
-        let mut exact = true;
-        self.leaves(&mut |leaf| exact &= shown(leaf, digits).exact);
-        exact
     }
 
     pub(crate) fn print(&self, digits: usize, words: &dyn Words) -> String {

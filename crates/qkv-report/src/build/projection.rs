@@ -189,18 +189,10 @@ fn projected(
         Some(context) => run.step(StepName::ContextPositioned).unwrap_or(context),
         None => x_in,
     };
-    let own = |letter: char, tokens: &Tensor<f64>| {
-        run.matrix(
-            letter.to_uppercase().to_string(),
-            letter,
-            None,
-            rows_of(tokens, 0),
-        )
-    };
-    if x_in.shape().first() == Some(&1) && layer.sinusoidal.is_none() {
-        part.blocks.push(own('x', x_in));
+    if layer.sinusoidal.is_none() {
+        push_tokens(run, x_in, 'x', &mut part);
         if context.is_some() {
-            part.blocks.push(own('c', context_in));
+            push_tokens(run, context_in, 'c', &mut part);
         }
     }
     let letter = if context.is_some() { 'c' } else { 'x' };
@@ -253,6 +245,21 @@ fn projected(
     }
     push_head_map(run, &mut part);
     part
+}
+
+/// The tokens as they were given.
+fn push_tokens(run: &Run<'_>, tokens: &Tensor<f64>, letter: char, part: &mut Part) {
+    let batch = tokens.shape().first().copied().unwrap_or(0);
+    let name = letter.to_uppercase().to_string();
+    for b in shown_entries(run, batch) {
+        if batch > 1 {
+            let heading = run.words.group(Some(b), None, None);
+            part.blocks.push(Block::Heading(heading));
+        }
+        let rows = rows_of(tokens, b);
+        part.blocks
+            .push(run.matrix(name.clone(), letter, None, rows));
+    }
 }
 
 /// One of the three projections.

@@ -81,7 +81,9 @@ fn row(run: &Run<'_>, [b, h, i]: [usize; 3]) -> String {
             },
         }
     }
-    let moved = run.position(b, i) != i as i64;
+    let attention = &run.subject.block.attention;
+    let matters = attention.causal.is_some() || attention.window.is_some();
+    let moved = matters && run.position(b, i) != i as i64;
     let position = moved.then(|| run.position(b, i));
     run.words.kept_and_dropped(i, position, &kept, &dropped)
 }

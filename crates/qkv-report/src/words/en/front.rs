@@ -154,12 +154,12 @@ impl Front for English {
     }
     fn option_documents(&self, queries: &[usize], keys: &[usize]) -> String {
         let keys = if queries == keys {
-            String::new()
+            " and as many keys".into()
         } else {
-            format!(", of {} keys", list(keys, ", "))
+            format!(" and {} keys", list(keys, ", "))
         };
         format!(
-            "packed documents of {} queries{keys}: a query sees its own document only",
+            "packed documents with {} queries{keys}: a query sees its own document only",
             list(queries, ", ")
         )
     }
