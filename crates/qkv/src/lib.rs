@@ -22,3 +22,12 @@ pub use layer::{Block, GradientSteps, Layer, Linear, Place, RmsNorm};
 pub use mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
 pub use steps::{GradientName, StepName, Steps, steps};
 pub use view::{AnyView, DType, Element, Tensor, View};
+
+/// The examples of the READMEs are tests.
+#[cfg(doctest)]
+mod readme {
+    #[doc = include_str!("../../../README.md")]
+    struct English;
+    #[doc = include_str!("../../../README.zh-CN.md")]
+    struct Chinese;
+}
