@@ -5,7 +5,6 @@
 //! where it came from, or typeset it.
 
 use crate::expr::Expr;
-use qkv::StepName;
 
 /// The whole worked calculation.
 #[derive(Clone, Debug, Default)]
@@ -26,10 +25,11 @@ pub(crate) struct Part {
     pub blocks: Vec<Block>,
 }
 
-/// Steps of one shape.
+/// Steps or gradients of one shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    pub steps: Vec<StepName>,
+    /// Their names.
+    pub steps: Vec<&'static str>,
     pub shape: Vec<usize>,
     /// What the axes are.
     pub axes: &'static str,
@@ -64,6 +64,8 @@ pub(crate) struct Worked {
     pub label: String,
     pub chain: Vec<Expr>,
     pub value: f64,
+    /// Decimals that this line shows beyond the usual ones.
+    pub more_digits: usize,
 }
 
 /// The weights as shades.

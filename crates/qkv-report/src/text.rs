@@ -90,8 +90,7 @@ impl Page<'_> {
             self.last = Kind::Line;
         }
         for shape in &part.steps {
-            let names: Vec<&str> = shape.steps.iter().map(|step| step.as_str()).collect();
-            let text = self.words.shape(&names, &shape.shape, shape.axes);
+            let text = self.words.shape(&shape.steps, &shape.shape, shape.axes);
             self.wrapped(&text, INDENT, INDENT + 2, Style::Plain);
             self.last = Kind::Line;
         }
@@ -155,7 +154,7 @@ impl Page<'_> {
 
     /// `label = formula = … ≈ value [note]`.
     fn worked(&mut self, worked: &Worked) {
-        let digits = self.settings.digits;
+        let digits = self.settings.digits + worked.more_digits;
         let value = shown(worked.value, digits);
         let mut line = worked.label.replace(' ', &TIED.to_string());
         line = line.replace(&format!("{TIED}={TIED}"), &format!(" ={TIED}"));

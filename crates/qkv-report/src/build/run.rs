@@ -291,26 +291,11 @@ impl<'a> Run<'a> {
     pub(crate) fn part(&self, steps: &[StepName], heading: String, formula: &str) -> Part {
         let mut shapes: Vec<Shape> = Vec::new();
         for &name in steps {
-            let Some(step) = self.step(name) else {
-                continue;
-            };
-            let axes = self.words.axes(name);
-            let same = |shape: &&mut Shape| shape.axes == axes && shape.shape == step.shape();
-            match shapes.iter_mut().find(same) {
-                Some(shape) => shape.steps.push(name),
-                None => shapes.push(Shape {
-                    steps: vec![name],
-                    shape: step.shape().to_vec(),
-                    axes,
-                }),
+            if let Some(step) = self.step(name) {
+                push_shape(&mut shapes, name.as_str(), step, self.words.axes(name));
             }
         }
-        Part {
-            steps: shapes,
-            heading,
-            formula: (!formula.is_empty()).then(|| formula.into()),
-            blocks: Vec::new(),
-        }
+        part_of(shapes, heading, formula)
     }
 
     /// Whether any key can have been dropped.
@@ -362,10 +347,38 @@ fn places(subject: &Subject<'_>) -> Option<definition::Places> {
     definition::places(&subject.block.attention, &inputs).ok()
 }
 
+/// Adds a name to those of the same shape.
+fn push_shape(
+    shapes: &mut Vec<Shape>,
+    name: &'static str,
+    tensor: &Tensor<f64>,
+    axes: &'static str,
+) {
+    let same = |shape: &&mut Shape| shape.axes == axes && shape.shape == tensor.shape();
+    match shapes.iter_mut().find(same) {
+        Some(shape) => shape.steps.push(name),
+        None => shapes.push(Shape {
+            steps: vec![name],
+            shape: tensor.shape().to_vec(),
+            axes,
+        }),
+    }
+}
+
+fn part_of(steps: Vec<Shape>, heading: String, formula: &str) -> Part {
+    Part {
+        steps,
+        heading,
+        formula: (!formula.is_empty()).then(|| formula.into()),
+        blocks: Vec::new(),
+    }
+}
+
 pub(crate) fn worked(label: impl Into<String>, chain: Vec<Expr>, value: f64) -> Block {
     Block::Worked(Worked {
         label: label.into(),
         chain,
         value,
+        more_digits: 0,
     })
 }
