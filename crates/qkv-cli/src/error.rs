@@ -329,6 +329,13 @@ pub fn usage(error: &clap::Error) -> Error {
             if let Some((option, next)) = swallowed(&argument) {
                 return Error::Usage(format!("{option}: an array is missing before {next}"));
             }
+            let unsigned = argument.strip_prefix('-').unwrap_or_default();
+            if unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+                return Error::Usage(format!(
+                    "{argument}: a value that starts with a minus sign is joined to its option, \
+                     such as --alibi=-0.5"
+                ));
+            }
             let hint = match text(ContextKind::SuggestedArg) {
                 Some(similar) => format!("did you mean {similar}?"),
                 None if argument.starts_with('-') => "--help lists the options".into(),

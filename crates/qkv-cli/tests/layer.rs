@@ -233,3 +233,14 @@ fn drawn_weights_are_said() {
         ran.out
     );
 }
+
+/// The residual carries the positions that were added to the tokens, as in the Transformer's paper.
+#[test]
+fn residual_has_sinusoidal_positions() {
+    let zero = "'0 0; 0 0'";
+    let line = format!(
+        "--x '1 2; 3 4' --wq {zero} --wk {zero} --wv {zero} --position sinusoidal --residual"
+    );
+    let (sin, cos) = 1_f64.sin_cos();
+    check(&line, "residual", &[1.0, 3.0, 3.0 + sin, 4.0 + cos]);
+}

@@ -73,6 +73,23 @@ fn b012_nan_in_a_dropped_key() {
     check(line, "output", &[0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0]);
 }
 
+/// Masks of the lowest finite number drop nothing, which the text says; −∞ drops as a mask does.
+#[test]
+fn b017_finite_minimum_masks() {
+    let line = "--q '0;0;0' --k '0;0;0' --v '1;2;6' \
+                --bias '-65504 -65504 -65504; 0 -65504 -65504; -inf -inf -inf'";
+    check(line, "output", &[3.0, 1.0, 0.0]);
+    let text = qkv(&format!("explain {line} --lang en"))
+        .out
+        .replace('\n', " ");
+    assert!(
+        text.contains("row 0 keeps no key whose bias is above −65504"),
+        "{text}"
+    );
+    assert!(!text.contains("row 1 keeps no key"), "{text}");
+    assert!(text.contains("row 2 keeps no key (fully masked)"), "{text}");
+}
+
 /// A row with every key dropped is zero, reported, or an error.
 #[test]
 fn b018_empty_row() {

@@ -104,6 +104,7 @@ pub(crate) trait Back {
     fn cause_key(&self, j: usize, value: &str) -> String;
     fn cause_value(&self, j: usize, value: &str) -> String;
     fn cause_scores(&self) -> String;
+    fn warn_low_biases(&self, group: Option<&str>, i: usize, highest: &str) -> String;
     fn warn_half_precision(&self, score: &str) -> String;
 }
 

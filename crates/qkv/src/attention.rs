@@ -31,6 +31,19 @@ impl Scale {
 #[derive(Clone, Copy, Debug)]
 pub struct Bias<'a>(pub AnyView<'a>);
 
+impl Bias<'_> {
+    /// Whether a number in it is −∞.
+    pub(crate) fn drops_keys(&self) -> bool {
+        let [batch, heads, queries, keys] = self.0.shape();
+        (0..batch).any(|b| {
+            (0..heads).any(|h| {
+                (0..queries)
+                    .any(|i| (0..keys).any(|j| self.0.get([b, h, i, j]) == f64::NEG_INFINITY))
+            })
+        })
+    }
+}
+
 /// Attention with linear biases: adds −slope·|i + offset − j|, one slope a head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alibi {
@@ -242,7 +255,8 @@ impl<'a, T: Element> Inputs<'a, T> {
 
     /// The key and value head that a query head uses.
     pub fn kv_head(&self, head: usize) -> usize {
-        head / (self.heads() / self.kv_heads())
+        let group = self.heads().checked_div(self.kv_heads()).unwrap_or(1);
+        head / group.max(1)
     }
 
     /// Shape of the scores, `[batch, heads, queries, keys]`.

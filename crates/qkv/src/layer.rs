@@ -8,6 +8,8 @@
 //! O_h = attention(Q_h, K_h, V_h)
 //! Y = concat(O_0, …, O_{H−1})·W_O + b_O
 //! output = X + Y                                                  if there is a residual
+//!
+//! X has its sinusoidal positions added first, if there are any, also in the residual.
 //! ```
 //!
 //! Plain `f64` loops, as in [`definition`].
@@ -137,6 +139,13 @@ impl RmsNorm {
                 found: self.gain.len(),
                 expected: width,
                 meaning: "one gain for each column of a head",
+            });
+        }
+        if !(self.eps.is_finite() && self.eps >= 0.0) {
+            return Err(Error::Option {
+                option: argument,
+                value: format!("eps {}", self.eps),
+                remedy: "give a finite number of at least 0; most models use 1e-6",
             });
         }
         let mut y = x.clone();
@@ -317,7 +326,7 @@ pub struct Layer<'a> {
     pub sinusoidal: Option<usize>,
     /// Everything from heads to the output projection.
     pub block: Block<'a>,
-    /// Adds x to the result.
+    /// Adds x to the result, with its sinusoidal positions if there are any.
     pub residual: bool,
 }
 
@@ -375,7 +384,7 @@ impl Layer<'_> {
         self.block
             .push_steps(&inputs, context.is_none(), &mut steps)?;
         if self.residual {
-            self.push_residual(x, &mut steps)?;
+            self.push_residual(&x_in, &mut steps)?;
         }
         Ok(steps)
     }

@@ -1,6 +1,6 @@
 //! Every intermediate of attention by name.
 
-use crate::attention::{Attention, Inputs};
+use crate::attention::{Attention, Bias, Inputs};
 use crate::definition::{self, Row};
 use crate::error::Result;
 use crate::view::{Element, Tensor};
@@ -225,7 +225,8 @@ pub(crate) fn push_rows<T: Element>(
         || attention.causal.is_some()
         || attention.window.is_some()
         || attention.lengths.is_some()
-        || attention.documents.is_some();
+        || attention.documents.is_some()
+        || attention.bias.as_ref().is_some_and(Bias::drops_keys);
     let biases_in_force = attention.bias.is_some() || attention.alibi.is_some();
     let parts: [(StepName, bool, Part); 11] = [
         (StepName::Scores, true, |row| &row.scores),

@@ -2,10 +2,12 @@
 
 use super::run::Run;
 use crate::explanation::{Block, Part};
-use qkv::StepName;
+use qkv::{Bias, StepName};
 
 /// The largest finite number of half precision.
 const LARGEST_HALF: f64 = 65504.0;
+/// A bias this low is what programs add where they mean to mask.
+const LIKE_A_MASK: f64 = -1e4;
 /// Rows listed one by one in a warning or a check.
 const LISTED: usize = 8;
 
@@ -74,6 +76,14 @@ fn warnings(run: &Run<'_>) -> Vec<String> {
     if empty.len() > LISTED {
         warnings.push(words.warn_more_rows(empty.len() - LISTED));
     }
+    let low = rows_of_low_biases(run);
+    for &([b, h, i], highest) in low.iter().take(LISTED) {
+        let group = run.group_name([b, h]);
+        warnings.push(words.warn_low_biases(group.as_deref(), i, &run.show(highest)));
+    }
+    if low.len() > LISTED {
+        warnings.push(words.warn_more_rows(low.len() - LISTED));
+    }
     let mut more = 0;
     for (listed, row) in not_finite(run).into_iter().enumerate() {
         match listed {
@@ -91,6 +101,31 @@ fn warnings(run: &Run<'_>) -> Vec<String> {
         warnings.push(words.warn_half_precision(&run.show(largest)));
     }
     warnings
+}
+
+/// The rows whose kept keys all have a bias so low that a mask was probably meant, with the highest
+/// bias among them.
+fn rows_of_low_biases(run: &Run<'_>) -> Vec<([usize; 3], f64)> {
+    let scores = [run.batch, run.heads, run.queries, run.keys];
+    let bias = run.subject.block.attention.bias;
+    let Some(bias) = bias.and_then(|Bias(view)| view.broadcast(scores)) else {
+        return Vec::new();
+    };
+    let mut rows = Vec::new();
+    for b in 0..run.batch {
+        for h in 0..run.heads {
+            for i in 0..run.queries {
+                let highest = (0..run.keys)
+                    .filter(|&j| run.takes_part([b, h, i, j]))
+                    .map(|j| bias.get([b, h, i, j]))
+                    .reduce(f64::max);
+                if let Some(highest) = highest.filter(|&highest| highest <= LIKE_A_MASK) {
+                    rows.push(([b, h, i], highest));
+                }
+            }
+        }
+    }
+    rows
 }
 
 /// The rows whose output is not finite, and which input is to blame.

@@ -94,11 +94,15 @@ fn residual(run: &Run<'_>) -> Part {
     } else {
         'z'
     };
-    let formula = format!("r[i,c] = x[i,c] + {letter}[i,c]");
+    let positioned = run.step(StepName::XPositioned);
+    let (x, name) = match positioned {
+        Some(positioned) => (positioned, "x'"),
+        None => (x, "x"),
+    };
+    let formula = format!("r[i,c] = {name}[i,c] + {letter}[i,c]");
     let mut part = run.part(&[StepName::Residual], words.heading_residual(), &formula);
-    part.blocks.push(Block::Paragraph(
-        words.residual(run.step(StepName::XPositioned).is_some()),
-    ));
+    part.blocks
+        .push(Block::Paragraph(words.residual(positioned.is_some())));
     let width = x.shape().last().copied().unwrap_or(0);
     for b in shown_entries(run, run.batch) {
         part.blocks.extend(entry_heading(run, b));

@@ -29,7 +29,7 @@ impl Back for English {
     }
     fn residual(&self, sinusoidal: bool) -> String {
         let which = if sinusoidal {
-            " (the token as it was before positions were added)"
+            " (with its position)"
         } else {
             ""
         };
@@ -113,6 +113,14 @@ impl Back for English {
     }
     fn cause_scores(&self) -> String {
         "its scores leave the range of numbers".into()
+    }
+    fn warn_low_biases(&self, group: Option<&str>, i: usize, highest: &str) -> String {
+        format!(
+            "row {i}{} keeps no key whose bias is above {highest}. Only −∞ drops a key: a finite \
+             number, however low, cancels in the softmax when the whole row has it. If this row \
+             is meant to be masked, use −∞, or --keep or --drop.",
+            of_group(group)
+        )
     }
     fn warn_half_precision(&self, score: &str) -> String {
         format!(

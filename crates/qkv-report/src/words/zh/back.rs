@@ -26,7 +26,7 @@ impl Back for Chinese {
     }
     fn residual(&self, sinusoidal: bool) -> String {
         let which = if sinusoidal {
-            "（加位置编码之前的词元）"
+            "（已加上位置编码）"
         } else {
             ""
         };
@@ -107,6 +107,13 @@ impl Back for Chinese {
     }
     fn cause_scores(&self) -> String {
         "分数超出了数的表示范围".into()
+    }
+    fn warn_low_biases(&self, group: Option<&str>, i: usize, highest: &str) -> String {
+        format!(
+            "{}第{i}行保留的键，偏置都不大于{highest}。只有−∞才屏蔽键：有限的数再小，整行都有时\
+             在softmax中也会约掉。若本意是屏蔽整行，请用−∞，或用--keep、--drop。",
+            of_group(group)
+        )
     }
     fn warn_half_precision(&self, score: &str) -> String {
         format!("|q·k|最大为{score}，超过半精度能表示的最大数65504：半精度的程序在这里会溢出。")
