@@ -2,7 +2,7 @@
 //! added matrices, the softmax by way of its logarithm. It was written from the design's text
 //! and shares no line with the crate.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::result_large_err)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 

@@ -7,7 +7,7 @@
 //! the gradient, so a wrong term shows. Where a whole gradient is zero (one key; a scale of 0)
 //! what is left is the rounding error itself, see [`noise`].
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::result_large_err)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 

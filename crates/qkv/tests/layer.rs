@@ -1,6 +1,6 @@
 //! The layer against its formula, written out with small matrices.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::result_large_err)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 

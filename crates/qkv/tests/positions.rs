@@ -1,6 +1,5 @@
 //! Positions: known faults with their right values, identities, and every refusal.
 
-#![allow(clippy::result_large_err)] // tests return qkv::Result as it is
 
 use proptest::prelude::*;
 use qkv::position::{Pairing, Positions, Rotary, Scaling, from_padding, sinusoidal, slopes};

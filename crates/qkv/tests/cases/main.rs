@@ -12,7 +12,7 @@
 //! | B089, B090, B107 | pages and sentences |
 //! | B109, B111, B113, B114, B117, B118, B121 | readers of files |
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::result_large_err)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,7 +1,7 @@
 //! Every kind of misfit is refused with a message that names the argument, the shapes and a
 //! remedy; axes of length 0 and extreme numbers give right results or a refusal, never a panic.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::result_large_err)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,7 +1,7 @@
 //! Identities of attention over random sizes, numbers and combinations of options: where both
 //! sides do the same operations they have the same bits, elsewhere a derived bound holds.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::result_large_err)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;
