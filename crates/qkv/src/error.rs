@@ -68,7 +68,7 @@ pub enum Error {
         /// Where the view starts, in elements.
         offset: usize,
         /// The element farthest out of bounds that the view would touch.
-        reach: i128,
+        reach: i64,
         /// Elements in the data.
         found: usize,
     },

@@ -154,7 +154,8 @@ impl<'a, T: Copy> View<'a, T> {
                     shape: shape.into(),
                     strides: strides.to_vec(),
                     offset,
-                    reach: if low < 0 { low } else { high },
+                    reach: if low < 0 { low } else { high }.clamp(i64::MIN.into(), i64::MAX.into())
+                        as i64,
                     found: data.len(),
                 });
             }

@@ -1,6 +1,5 @@
 //! Positions: known faults with their right values, identities, and every refusal.
 
-
 use proptest::prelude::*;
 use qkv::position::{Pairing, Positions, Rotary, Scaling, from_padding, sinusoidal, slopes};
 use qkv::{Alibi, Attention, Causal, Error, Inputs, Mask, Result, Tensor, View, definition};
