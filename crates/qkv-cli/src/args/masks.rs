@@ -32,6 +32,8 @@ pub struct AttentionArgs {
     /// Keeps keys from BACK before to FORWARD after the own position; inf leaves a side open
     ///
     /// Both ends are kept: `--causal --window 2,0` sees three keys, the own one included.
+    /// Without --causal the last query stands at the last key, with --kv-lengths at the last real
+    /// one; the same place counts for --alibi. Write padding of an encoder's batch as --keep.
     #[arg(long, value_name = "BACK,FORWARD", value_parser = values::window, allow_hyphen_values = true)]
     pub window: Option<Window>,
     /// Number of real keys of each batch entry; those after it are padding and dropped
