@@ -1,9 +1,10 @@
 //! What is explained, in an order and in words, but in no format.
 //!
-//! A renderer (text today) turns an [`Explanation`] into characters. Numbers stay numbers and
+//! A renderer turns an [`Explanation`] into characters. Numbers stay numbers and
 //! formulas stay formulas up to there, so that another renderer may leave blanks, link a number to
 //! where it came from, or typeset it.
 
+use crate::entry::Number;
 use crate::expr::Expr;
 
 /// The whole worked calculation.
@@ -55,7 +56,7 @@ pub(crate) struct Matrix {
     pub name: String,
     pub rows: Vec<String>,
     pub columns: Vec<String>,
-    pub values: Vec<Vec<f64>>,
+    pub values: Vec<Vec<Number>>,
 }
 
 /// `label = formula = formula … ≈ value`.
@@ -63,7 +64,7 @@ pub(crate) struct Matrix {
 pub(crate) struct Worked {
     pub label: String,
     pub chain: Vec<Expr>,
-    pub value: f64,
+    pub value: Number,
     /// Decimals that this line shows beyond the usual ones.
     pub more_digits: usize,
 }

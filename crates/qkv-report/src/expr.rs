@@ -1,17 +1,18 @@
 //! A formula with the numbers put in: it can be printed, and redone from what was printed.
 
+use crate::entry::Number;
 use crate::number::{self, Shown, shown};
 use crate::words::Words;
 
 /// A formula with numbers.
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
-    Num(f64),
+    Num(Number),
     Sum(Vec<Expr>),
     Difference(Box<Expr>, Box<Expr>),
     Product(Vec<Expr>),
     Quotient(Box<Expr>, Box<Expr>),
-    Square(f64),
+    Square(Number),
     Call(Function, Box<Expr>),
     Max(Vec<Expr>),
     /// Terms that are not written out, with what they come to.
@@ -48,8 +49,8 @@ pub(crate) const LONG_SUM: usize = 32;
 /// Terms left at each end of a shortened sum.
 const ENDS: usize = 3;
 
-pub(crate) fn num(value: f64) -> Expr {
-    Expr::Num(value)
+pub(crate) fn num(value: impl Into<Number>) -> Expr {
+    Expr::Num(value.into())
 }
 
 pub(crate) fn minus(a: Expr, b: Expr) -> Expr {
@@ -64,7 +65,7 @@ pub(crate) fn call(function: Function, of: Expr) -> Expr {
     Expr::Call(function, Box::new(of))
 }
 
-pub(crate) fn times(a: f64, b: f64) -> Expr {
+pub(crate) fn times(a: impl Into<Number>, b: impl Into<Number>) -> Expr {
     Expr::Product(vec![num(a), num(b)])
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn sum(mut terms: Vec<Expr>) -> Expr {
 }
 
 /// Σ aᵢ·bᵢ.
-pub(crate) fn dot(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> Expr {
+pub(crate) fn dot(a: impl Iterator<Item = Number>, b: impl Iterator<Item = Number>) -> Expr {
     sum(a.zip(b).map(|(a, b)| times(a, b)).collect())
 }
 
@@ -106,12 +107,13 @@ impl Expr {
 
     fn with(&self, leaf: &dyn Fn(f64) -> f64) -> f64 {
         match self {
-            Expr::Num(value) | Expr::Rest { value, .. } => leaf(*value),
+            Expr::Num(number) => leaf(number.value),
+            Expr::Rest { value, .. } => leaf(*value),
             Expr::Sum(terms) => terms.iter().map(|term| term.with(leaf)).sum(),
             Expr::Difference(a, b) => a.with(leaf) - b.with(leaf),
             Expr::Product(factors) => factors.iter().map(|factor| factor.with(leaf)).product(),
             Expr::Quotient(a, b) => a.with(leaf) / b.with(leaf),
-            Expr::Square(value) => leaf(*value) * leaf(*value),
+            Expr::Square(number) => leaf(number.value) * leaf(number.value),
             Expr::Call(function, of) => function.of(of.with(leaf)),
             Expr::Max(values) => {
                 values
@@ -128,7 +130,8 @@ impl Expr {
     /// Calls `visit` with every number in it.
     pub(crate) fn leaves(&self, visit: &mut dyn FnMut(f64)) {
         match self {
-            Expr::Num(value) | Expr::Square(value) | Expr::Rest { value, .. } => visit(*value),
+            Expr::Num(number) | Expr::Square(number) => visit(number.value),
+            Expr::Rest { value, .. } => visit(*value),
             Expr::Sum(list) | Expr::Product(list) | Expr::Max(list) => {
                 list.iter().for_each(|expr| expr.leaves(visit));
             }
@@ -153,11 +156,10 @@ impl Expr {
     /// Whether every number in it is printed in full, or does not matter beside a 0.
     pub(crate) fn exact(&self, digits: usize) -> bool {
         let all = |list: &[Expr]| list.iter().all(|expr| expr.exact(digits));
-        let zero = |expr: &Expr| matches!(expr, Expr::Num(0.0));
+        let zero = |expr: &Expr| matches!(expr, Expr::Num(number) if number.value == 0.0);
         match self {
-            Expr::Num(value) | Expr::Square(value) | Expr::Rest { value, .. } => {
-                shown(*value, digits).exact
-            }
+            Expr::Num(number) | Expr::Square(number) => shown(number.value, digits).exact,
+            Expr::Rest { value, .. } => shown(*value, digits).exact,
             Expr::Sum(terms) | Expr::Max(terms) => all(terms),
             Expr::Product(factors) => factors.iter().any(zero) || all(factors),
             Expr::Difference(a, b) => a.exact(digits) && b.exact(digits),
@@ -166,77 +168,177 @@ impl Expr {
         }
     }
 
-    pub(crate) fn print(&self, digits: usize, words: &dyn Words) -> String {
+    /// The formula in pieces; numbers keep their places.
+    pub(crate) fn tokens(&self, digits: usize, words: &dyn Words) -> Vec<Token> {
+        let mut writer = Writer {
+            digits,
+            words,
+            tokens: Vec::new(),
+        };
+        writer.write(self);
+        writer.tokens
+    }
+}
+
+/// A piece of a printed formula.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Token {
+    /// A number as printed, with its sign.
+    Number { text: String, number: Number },
+    /// Signs and names of functions.
+    Sign(String),
+    /// Words of the language.
+    Words(String),
+}
+
+impl Token {
+    pub(crate) fn text(&self) -> &str {
         match self {
-            Expr::Num(value) => shown(*value, digits).text,
-            Expr::Sum(terms) => print_sum(terms, digits, words),
+            Token::Number { text, .. } | Token::Sign(text) | Token::Words(text) => text,
+        }
+    }
+}
+
+/// Tokens one after the other, as characters.
+pub(crate) fn joined(tokens: &[Token]) -> String {
+    tokens.iter().map(Token::text).collect()
+}
+
+struct Writer<'a> {
+    digits: usize,
+    words: &'a dyn Words,
+    tokens: Vec<Token>,
+}
+
+impl Writer<'_> {
+    fn sign(&mut self, text: impl Into<String>) {
+        self.tokens.push(Token::Sign(text.into()));
+    }
+
+    fn number(&mut self, number: &Number) {
+        let text = shown(number.value, self.digits).text;
+        self.tokens.push(Token::Number {
+            text,
+            number: number.clone(),
+        });
+    }
+
+    fn list(&mut self, list: &[Expr], between: &str, grouped: bool) {
+        for (at, expr) in list.iter().enumerate() {
+            if at > 0 {
+                self.sign(between);
+            }
+            match grouped {
+                true => self.grouped(expr),
+                false => self.write(expr),
+            }
+        }
+    }
+
+    fn write(&mut self, expr: &Expr) {
+        match expr {
+            Expr::Num(number) => self.number(number),
+            Expr::Sum(terms) => self.sum(terms),
             Expr::Difference(a, b) => {
-                let right = match **b {
-                    Expr::Product(_) | Expr::Quotient(..) => b.print(digits, words),
-                    _ => b.grouped(digits, words),
-                };
-                format!("{}{TIED}−{TIED}{right}", a.print(digits, words))
+                self.write(a);
+                self.sign(format!("{TIED}−{TIED}"));
+                match **b {
+                    Expr::Product(_) | Expr::Quotient(..) => self.write(b),
+                    _ => self.grouped(b),
+                }
             }
-            Expr::Product(factors) => {
-                let factors: Vec<_> = factors.iter().map(|f| f.grouped(digits, words)).collect();
-                factors.join("·")
-            }
+            Expr::Product(factors) => self.list(factors, "·", true),
             Expr::Quotient(a, b) => {
-                // A sign in front of a fraction needs no parentheses.
-                let above = a.grouped(digits, words);
-                let above = match **a {
-                    Expr::Num(_) if !above.contains('×') => a.print(digits, words),
-                    _ => above,
-                };
-                format!("{above}/{}", b.grouped(digits, words))
+                match &**a {
+                    // A sign in front of a fraction needs no parentheses.
+                    Expr::Num(number) if !self.has_power(number) => self.number(number),
+                    a => self.grouped(a),
+                }
+                self.sign("/");
+                self.grouped(b);
             }
-            Expr::Square(value) => format!("{}²", num(*value).grouped(digits, words)),
-            Expr::Call(Function::Abs, of) => format!("|{}|", of.print(digits, words)),
-            Expr::Call(Function::Sqrt, of) => format!("√{}", of.grouped(digits, words)),
+            Expr::Square(number) => {
+                self.grouped(&Expr::Num(number.clone()));
+                self.sign("²");
+            }
+            Expr::Call(Function::Abs, of) => {
+                self.sign("|");
+                self.write(of);
+                self.sign("|");
+            }
+            Expr::Call(Function::Sqrt, of) => {
+                self.sign("√");
+                self.grouped(of);
+            }
             Expr::Call(function, of) => {
-                format!("{}({})", function.name(), of.print(digits, words))
+                self.sign(format!("{}(", function.name()));
+                self.write(of);
+                self.sign(")");
             }
             Expr::Max(values) => {
-                let values: Vec<_> = values.iter().map(|v| v.print(digits, words)).collect();
-                format!("max({})", values.join(", "))
+                self.sign("max(");
+                self.list(values, ", ", false);
+                self.sign(")");
             }
             Expr::Rest { of, count, value } => {
                 let count = number::count(*count);
-                let value = shown(*value, digits).text;
-                match of {
-                    Rest::Terms => words.more_terms(&count, &value),
-                    Rest::Keys => words.other_keys(&count, &value),
+                let value = shown(*value, self.digits).text;
+                let text = match of {
+                    Rest::Terms => self.words.more_terms(&count, &value),
+                    Rest::Keys => self.words.other_keys(&count, &value),
+                };
+                let text = text.replace(' ', &TIED.to_string());
+                self.tokens.push(Token::Words(text));
+            }
+        }
+    }
+
+    /// A negative number after the first is taken away.
+    fn sum(&mut self, terms: &[Expr]) {
+        for (at, term) in terms.iter().enumerate() {
+            let own = match term {
+                Expr::Num(number) => shown(number.value, self.digits).text,
+                _ => String::new(),
+            };
+            match (at, own.strip_prefix('−'), term) {
+                (0, ..) => self.write(term),
+                (_, Some(positive), Expr::Num(number)) => {
+                    self.sign(" ");
+                    self.tokens.push(Token::Number {
+                        text: format!("−{TIED}{positive}"),
+                        number: number.clone(),
+                    });
                 }
-                .replace(' ', &TIED.to_string())
+                _ => {
+                    self.sign(format!(" +{TIED}"));
+                    self.write(term);
+                }
             }
         }
     }
 
     /// In parentheses where a product, quotient or difference needs them.
-    fn grouped(&self, digits: usize, words: &dyn Words) -> String {
-        let text = self.print(digits, words);
-        let needs = match self {
-            Expr::Num(_) => text.starts_with('−') || text.contains('×'),
+    fn grouped(&mut self, expr: &Expr) {
+        let needs = match expr {
+            Expr::Num(number) => {
+                shown(number.value, self.digits).text.starts_with('−') || self.has_power(number)
+            }
             Expr::Sum(_) | Expr::Difference(..) | Expr::Quotient(..) | Expr::Product(_) => true,
             Expr::Square(_) | Expr::Call(..) | Expr::Max(_) | Expr::Rest { .. } => false,
         };
-        if needs { format!("({text})") } else { text }
-    }
-}
-
-fn print_sum(terms: &[Expr], digits: usize, words: &dyn Words) -> String {
-    let mut out = String::new();
-    for (at, term) in terms.iter().enumerate() {
-        let text = term.print(digits, words);
-        match (at, text.strip_prefix('−'), term) {
-            (0, ..) => out.push_str(&text),
-            (_, Some(positive), Expr::Num(_)) => {
-                out.push_str(&format!(" −{TIED}{positive}"));
-            }
-            _ => out.push_str(&format!(" +{TIED}{text}")),
+        if needs {
+            self.sign("(");
+            self.write(expr);
+            self.sign(")");
+        } else {
+            self.write(expr);
         }
     }
-    out
+
+    /// Whether it is printed with a power of ten.
+    fn has_power(&self, number: &Number) -> bool {
+        shown(number.value, self.digits).text.contains('×')
+    }
 }
 
 impl Function {

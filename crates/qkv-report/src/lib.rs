@@ -30,10 +30,12 @@
 //! ```
 
 mod build;
+mod entry;
 mod explanation;
 mod expr;
 mod json;
 mod number;
+mod printed;
 mod text;
 mod words;
 

@@ -6,8 +6,8 @@ mod wrap;
 
 use crate::build;
 use crate::explanation::{Block, Explanation, Part, Worked};
-use crate::expr::{Expr, TIED, other_digits};
-use crate::number::shown;
+use crate::expr::{TIED, joined};
+use crate::printed::{Line, Lines};
 use crate::words::{self, Words};
 use crate::{Settings, Subject};
 use wrap::{Hang, columns, wrap};
@@ -30,7 +30,7 @@ pub fn text(subject: &Subject<'_>, settings: &Settings) -> String {
         settings,
         words,
         width: settings.width.max(24),
-        digits_explained: false,
+        lines: Lines::new(settings.digits, words),
         last: Kind::Start,
     };
     page.explanation(&explanation);
@@ -43,8 +43,7 @@ struct Page<'a> {
     settings: &'a Settings,
     words: &'a dyn Words,
     width: usize,
-    /// Whether a reader has been told why redone digits may differ.
-    digits_explained: bool,
+    lines: Lines<'a>,
     last: Kind,
 }
 
@@ -154,47 +153,18 @@ impl Page<'_> {
 
     /// `label = formula = … ≈ value [note]`.
     fn worked(&mut self, worked: &Worked) {
-        let digits = self.settings.digits + worked.more_digits;
-        let value = shown(worked.value, digits);
-        let mut line = worked.label.replace(' ', &TIED.to_string());
+        let Line {
+            label,
+            pieces,
+            remark,
+        } = self.lines.line(worked);
+        let mut line = label.replace(' ', &TIED.to_string());
         line = line.replace(&format!("{TIED}={TIED}"), &format!(" ={TIED}"));
-        let mut before: Option<(&Expr, String)> = None;
-        for expr in &worked.chain {
-            let text = expr.print(digits, self.words);
-            if before.as_ref().is_some_and(|(_, before)| *before == text) || text == value.text {
-                continue;
-            }
-            let sign = match &before {
-                Some((before, _)) if rounds(before, expr, digits) => '≈',
-                _ => '=',
-            };
-            line.push_str(&format!(" {sign}{TIED}{text}"));
-            before = Some((expr, text));
+        for (sign, tokens) in pieces {
+            line.push_str(&format!(" {sign}{TIED}{}", joined(&tokens)));
         }
-        let exact = value.exact && worked.chain.last().is_none_or(|expr| expr.exact(digits));
-        let sign = if exact { '=' } else { '≈' };
-        line.push_str(&format!(" {sign}{TIED}{}", value.text));
-        let redone = worked
-            .chain
-            .iter()
-            .rev()
-            .find_map(|expr| other_digits(expr, worked.value, digits));
-        let cancelled = worked
-            .chain
-            .last()
-            .is_some_and(|expr| expr.cancels_to(worked.value));
-        if cancelled {
-            line.push_str(&format!(" {}", self.words.cancelled()));
-        } else if let Some(redone) = redone {
-            line.push(' ');
-            line.push_str(&if self.digits_explained {
-                self.words
-                    .other_digits(&redone.text)
-                    .replace(' ', &TIED.to_string())
-            } else {
-                self.words.other_digits_first(&redone.text, &value.text)
-            });
-            self.digits_explained = true;
+        if let Some(remark) = remark {
+            line.push_str(&format!(" {remark}"));
         }
         let label = line.split(" =").next().map_or(0, columns);
         let label = label.min(line.split(" ≈").next().map_or(0, columns));
@@ -270,16 +240,4 @@ fn tied(formulas: &str, width: usize) -> String {
         })
         .collect();
     formulas.join(", ")
-}
-
-/// Whether a formula shows a rounded number that the one before it did not.
-fn rounds(before: &Expr, expr: &Expr, digits: usize) -> bool {
-    let mut seen = Vec::new();
-    before.leaves(&mut |leaf| seen.push(shown(leaf.abs(), digits).text));
-    let mut rounds = false;
-    expr.leaves(&mut |leaf| {
-        let leaf = shown(leaf.abs(), digits);
-        rounds |= !leaf.exact && !seen.contains(&leaf.text);
-    });
-    rounds
 }

@@ -1,8 +1,9 @@
 //! From the heads back to one row a token: concatenation, W_O, residual.
 
-use super::projection::{linear_entry, shown_entries};
+use super::projection::{linear_entry, push_linear, shown_entries};
 use super::run::{Run, worked};
 use crate::Origin;
+use crate::entry::Number;
 use crate::explanation::{Block, Part};
 use crate::expr::{num, sum};
 use qkv::StepName;
@@ -55,25 +56,18 @@ fn projected(run: &Run<'_>) -> Part {
     part.blocks.push(Block::Paragraph(
         words.output_projection(linear.in_width(), linear.out_width()),
     ));
-    let weight = linear.weight();
-    let rows = (0..linear.in_width()).map(|r| weight.row(&[r]).to_vec());
-    part.blocks
-        .push(run.matrix("W_O".into(), ' ', None, rows.collect()));
-    if let Some(bias) = linear.bias() {
-        part.blocks
-            .push(run.matrix("b_O".into(), ' ', None, vec![bias.to_vec()]));
-    }
+    push_linear(run, linear, 'O', &mut part);
     for b in shown_entries(run, run.batch) {
         part.blocks.extend(entry_heading(run, b));
         for &i in &run.rows {
-            let Some(row) = run.step(StepName::Concatenated).map(|z| z.row(&[b, i])) else {
-                continue;
-            };
+            let row: Vec<Number> = (0..linear.in_width())
+                .map(|r| run.entry(StepName::Concatenated, &[b, i, r]))
+                .collect();
             for c in run.columns(linear.out_width()) {
                 part.blocks.push(worked(
                     format!("y[{i},{c}] = {}", words.row_times_column("z", i, "O", c)),
-                    vec![linear_entry(linear, row, c)],
-                    run.at(StepName::Projected, &[b, i, c]),
+                    vec![linear_entry(linear, 'O', &row, c)],
+                    run.entry(StepName::Projected, &[b, i, c]),
                 ));
             }
         }
@@ -108,11 +102,12 @@ fn residual(run: &Run<'_>) -> Part {
         part.blocks.extend(entry_heading(run, b));
         for &i in &run.rows {
             for c in run.columns(width) {
-                let terms = vec![num(x.at(&[b, i, c])), num(run.at(before, &[b, i, c]))];
+                let token = Number::of("x", x, &[b, i, c]);
+                let terms = vec![num(token), num(run.entry(before, &[b, i, c]))];
                 part.blocks.push(worked(
                     format!("r[{i},{c}]"),
                     vec![sum(terms)],
-                    run.at(StepName::Residual, &[b, i, c]),
+                    run.entry(StepName::Residual, &[b, i, c]),
                 ));
             }
         }

@@ -2,8 +2,9 @@
 
 use super::run::{Run, worked};
 use crate::Origin;
+use crate::entry::Number;
 use crate::explanation::{Block, Part};
-use crate::expr::{Expr, Function, call, minus, num, over, sum};
+use crate::expr::{Expr, Function, call, minus, num, over, sum, times};
 use qkv::position::{Pairing, Rotary};
 use qkv::{Place, RmsNorm, StepName};
 
@@ -97,11 +98,11 @@ fn push_norm(run: &Run<'_>, side: &Side, norm: &RmsNorm, part: &mut Part) {
     for [b, h] in side.groups(run) {
         part.blocks.push(side.heading(run, [b, h]));
         for i in side.rows(run) {
-            let row: Vec<f64> = (0..run.dk)
-                .map(|c| run.at(side.from, &[b, h, i, c]))
+            let row: Vec<Number> = (0..run.dk)
+                .map(|c| run.entry(side.from, &[b, h, i, c]))
                 .collect();
-            let squares = sum(row.iter().map(|value| Expr::Square(*value)).collect());
-            let mean_square = row.iter().map(|v| v * v).sum::<f64>() / run.dk as f64;
+            let squares = sum(row.iter().cloned().map(Expr::Square).collect());
+            let mean_square = row.iter().map(|n| n.value * n.value).sum::<f64>() / run.dk as f64;
             let root = (mean_square + norm.eps).sqrt();
             let name = format!("{}{i}", side.letter);
             part.blocks.push(worked(
@@ -121,10 +122,10 @@ fn push_norm(run: &Run<'_>, side: &Side, norm: &RmsNorm, part: &mut Part) {
                 part.blocks.push(worked(
                     format!("{}'[{i},{c}]", side.letter),
                     vec![Expr::Product(vec![
-                        over(num(row[c]), num(root)),
+                        over(num(row[c].clone()), num(root)),
                         num(norm.gain[c]),
                     ])],
-                    run.at(side.to, &[b, h, i, c]),
+                    run.entry(side.to, &[b, h, i, c]),
                 ));
             }
         }
@@ -232,17 +233,17 @@ fn push_turn(run: &Run<'_>, side: &Side, turn: &Turn, part: &mut Part) {
         .push(worked("cos θ", vec![call(Function::Cos, num(angle))], cos));
     part.blocks
         .push(worked("sin θ", vec![call(Function::Sin, num(angle))], sin));
-    let a_value = run.at(side.from, &[b, h, i, left]);
-    let b_value = run.at(side.from, &[b, h, i, right]);
-    let product = |x, y| Expr::Product(vec![num(x), num(y)]);
+    let a_value = run.entry(side.from, &[b, h, i, left]);
+    let b_value = run.entry(side.from, &[b, h, i, right]);
+    let product = |x: &Number, y: f64| times(x.clone(), y);
     part.blocks.push(worked(
         format!("{letter}'[{i},{left}]"),
-        vec![minus(product(a_value, cos), product(b_value, sin))],
-        run.at(side.to, &[b, h, i, left]),
+        vec![minus(product(&a_value, cos), product(&b_value, sin))],
+        run.entry(side.to, &[b, h, i, left]),
     ));
     part.blocks.push(worked(
         format!("{letter}'[{i},{right}]"),
-        vec![sum(vec![product(a_value, sin), product(b_value, cos)])],
-        run.at(side.to, &[b, h, i, right]),
+        vec![sum(vec![product(&a_value, sin), product(&b_value, cos)])],
+        run.entry(side.to, &[b, h, i, right]),
     ));
 }

@@ -1,7 +1,8 @@
 //! Where queries, keys and values come from.
 
-use super::run::{Run, worked};
+use super::run::{Run, rows, worked};
 use crate::Origin;
+use crate::entry::{Entry, Number};
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, Function, call, num, sum, times};
 use crate::words::Projection;
@@ -117,7 +118,7 @@ fn push_sinusoidal(
             let heading = run.words.group(Some(b), None, None);
             part.blocks.push(Block::Heading(heading));
         }
-        let before = rows_of(tokens, b);
+        let before = rows(token_name(letter), tokens, &[b]);
         let name = letter.to_uppercase().to_string();
         part.blocks.push(run.matrix(name, letter, None, before));
         for t in shown_tokens(run, length, letter == 'x') {
@@ -131,14 +132,14 @@ fn push_sinusoidal(
                 };
                 let wave = call(function, num(angle));
                 let table = wave.value();
-                let token = tokens.at(&[b, t, c]);
+                let token = Number::of(token_name(letter), tokens, &[b, t, c]);
                 part.blocks.push(worked(
                     format!("{letter}'[{t},{c}]"),
                     vec![
-                        Expr::Sum(vec![num(token), wave]),
+                        Expr::Sum(vec![num(token.clone()), wave]),
                         Expr::Sum(vec![num(token), num(table)]),
                     ],
-                    run.at(step, &[b, t, c]),
+                    run.entry(step, &[b, t, c]),
                 ));
             }
         }
@@ -256,7 +257,7 @@ fn push_tokens(run: &Run<'_>, tokens: &Tensor<f64>, letter: char, part: &mut Par
             let heading = run.words.group(Some(b), None, None);
             part.blocks.push(Block::Heading(heading));
         }
-        let rows = rows_of(tokens, b);
+        let rows = rows(token_name(letter), tokens, &[b]);
         part.blocks
             .push(run.matrix(name.clone(), letter, None, rows));
     }
@@ -275,6 +276,24 @@ struct One<'a> {
     heads: usize,
     /// Rows of the step that were cached.
     past: usize,
+}
+
+impl One<'_> {
+    /// Row t of its input.
+    fn row(&self, run: &Run<'_>, b: usize, t: usize) -> Vec<Number> {
+        let positioned = match self.input {
+            'x' => StepName::XPositioned,
+            _ => StepName::ContextPositioned,
+        };
+        let name = match run.step(positioned) {
+            Some(_) => positioned.as_str(),
+            None => token_name(self.input),
+        };
+        let columns = 0..self.linear.in_width();
+        columns
+            .map(|c| Number::of(name, self.tokens, &[b, t, c]))
+            .collect()
+    }
 }
 
 fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
@@ -297,18 +316,9 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
         out_width,
         bias: one.linear.bias().is_some(),
     })));
-    part.blocks.push(run.matrix(
-        format!("W_{capital}"),
-        ' ',
-        None,
-        rows_of(one.linear.weight(), 0),
-    ));
-    if let Some(bias) = one.linear.bias() {
-        part.blocks
-            .push(run.matrix(format!("b_{capital}"), ' ', None, vec![bias.to_vec()]));
-    }
+    push_linear(run, one.linear, one.name.to_ascii_uppercase(), part);
     // Row t of the projection, before it is cut into heads.
-    let whole = |b: usize, t: usize| -> Vec<f64> {
+    let whole = |b: usize, t: usize| -> Vec<Number> {
         (0..out_width)
             .map(|c| {
                 let at = [
@@ -317,7 +327,7 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
                     one.past + t,
                     c % one.head_dim.max(1),
                 ];
-                run.at(one.step, &at)
+                run.entry(one.step, &at)
             })
             .collect()
     };
@@ -328,6 +338,7 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
         }
         for t in shown_tokens(run, length, one.name == 'q') {
             let row = whole(b, t);
+            let input = one.row(run, b, t);
             for c in run.columns(out_width) {
                 part.blocks.push(worked(
                     format!(
@@ -341,8 +352,13 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
                             c
                         )
                     ),
-                    vec![linear_entry(one.linear, one.tokens.row(&[b, t]), c)],
-                    row[c],
+                    vec![linear_entry(
+                        one.linear,
+                        one.name.to_ascii_uppercase(),
+                        &input,
+                        c,
+                    )],
+                    row[c].clone(),
                 ));
             }
         }
@@ -350,7 +366,7 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
             part.blocks
                 .push(Block::Item(words.other_columns(out_width)));
         }
-        let values: Vec<Vec<f64>> = (0..length).map(|t| whole(b, t)).collect();
+        let values: Vec<Vec<Number>> = (0..length).map(|t| whole(b, t)).collect();
         if one.past == 0 {
             part.blocks
                 .push(run.matrix(capital.clone(), one.name, None, values));
@@ -368,24 +384,54 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
     }
 }
 
+/// What tokens are called before anything is added to them.
+fn token_name(letter: char) -> &'static str {
+    if letter == 'x' { "x" } else { "context" }
+}
+
+/// What the weight and the bias of a projection are called.
+fn linear_names(letter: char) -> [&'static str; 2] {
+    match letter {
+        'Q' => ["wq", "bq"],
+        'K' => ["wk", "bk"],
+        'V' => ["wv", "bv"],
+        _ => ["wo", "bo"],
+    }
+}
+
+/// The weight of a projection, and its bias.
+pub(super) fn push_linear(run: &Run<'_>, linear: &Linear, letter: char, part: &mut Part) {
+    let [weight, _] = linear_names(letter);
+    let weight = rows(weight, linear.weight(), &[]);
+    part.blocks
+        .push(run.matrix(format!("W_{letter}"), ' ', None, weight));
+    if let Some(bias) = linear.bias() {
+        let bias = (0..bias.len()).map(|c| bias_entry(bias, letter, c));
+        let bias = vec![bias.collect()];
+        part.blocks
+            .push(run.matrix(format!("b_{letter}"), ' ', None, bias));
+    }
+}
+
+fn bias_entry(bias: &[f64], letter: char, c: usize) -> Number {
+    let [_, of] = linear_names(letter);
+    Number {
+        value: bias[c],
+        entry: Some(Entry { of, index: vec![c] }),
+    }
+}
+
 /// Row of the input times column c of the weight, and the bias.
-pub(super) fn linear_entry(linear: &Linear, input: &[f64], c: usize) -> Expr {
+pub(super) fn linear_entry(linear: &Linear, letter: char, input: &[Number], c: usize) -> Expr {
+    let [name, _] = linear_names(letter);
+    let weight = |r: usize| Number::of(name, linear.weight(), &[r, c]);
     let mut terms: Vec<Expr> = input
         .iter()
         .enumerate()
-        .map(|(r, value)| times(*value, linear.weight().at(&[r, c])))
+        .map(|(r, value)| times(value.clone(), weight(r)))
         .collect();
     if let Some(bias) = linear.bias() {
-        terms.push(num(bias[c]));
+        terms.push(num(bias_entry(bias, letter, c)));
     }
     sum(terms)
-}
-
-/// The rows of a matrix, or of one batch entry.
-fn rows_of(tensor: &Tensor<f64>, b: usize) -> Vec<Vec<f64>> {
-    match *tensor.shape() {
-        [rows, _] => (0..rows).map(|r| tensor.row(&[r]).to_vec()).collect(),
-        [_, rows, _] => (0..rows).map(|r| tensor.row(&[b, r]).to_vec()).collect(),
-        _ => Vec::new(),
-    }
 }

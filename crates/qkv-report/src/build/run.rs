@@ -1,5 +1,6 @@
 //! What every part of the explanation asks: sizes, numbers, names, and how much to write out.
 
+use crate::entry::Number;
 use crate::explanation::{Block, Matrix, Part, Shape, Worked};
 use crate::expr::Expr;
 use crate::number::{percent, shown};
@@ -135,6 +136,11 @@ impl<'a> Run<'a> {
         self.step(name).map_or(f64::NAN, |step| step.at(index))
     }
 
+    /// A number of a step that remembers which one it is.
+    pub(crate) fn entry(&self, name: StepName, index: &[usize]) -> Number {
+        Number::named(name, index, self.at(name, index))
+    }
+
     /// The last of these steps that is in force.
     pub(crate) fn last_of(&self, names: &[StepName]) -> StepName {
         names
@@ -227,7 +233,7 @@ impl<'a> Run<'a> {
         name: String,
         row_name: char,
         column_name: Option<char>,
-        values: Vec<Vec<f64>>,
+        values: Vec<Vec<Number>>,
     ) -> Block {
         let columns = values.first().map_or(0, Vec::len);
         if self.too_large(values.len(), columns) {
@@ -249,14 +255,9 @@ impl<'a> Run<'a> {
     }
 
     /// The `[rows, columns]` of a step at leading indices.
-    pub(crate) fn slice(&self, name: StepName, lead: &[usize]) -> Vec<Vec<f64>> {
-        let Some(step) = self.step(name) else {
-            return Vec::new();
-        };
-        let rows = step.shape().get(lead.len()).copied().unwrap_or(0);
-        (0..rows)
-            .map(|i| step.row(&[lead, &[i]].concat()).to_vec())
-            .collect()
+    pub(crate) fn slice(&self, name: StepName, lead: &[usize]) -> Vec<Vec<Number>> {
+        self.step(name)
+            .map_or(Vec::new(), |step| rows(name.as_str(), step, lead))
     }
 
     /// The `[rows, columns]` of a step at leading indices, as a matrix block.
@@ -374,11 +375,24 @@ fn part_of(steps: Vec<Shape>, heading: String, formula: &str) -> Part {
     }
 }
 
-pub(crate) fn worked(label: impl Into<String>, chain: Vec<Expr>, value: f64) -> Block {
+pub(crate) fn worked(
+    label: impl Into<String>,
+    chain: Vec<Expr>,
+    value: impl Into<Number>,
+) -> Block {
     Block::Worked(Worked {
         label: label.into(),
         chain,
-        value,
+        value: value.into(),
         more_digits: 0,
     })
+}
+
+/// The `[rows, columns]` of a tensor at leading indices.
+pub(crate) fn rows(name: &'static str, tensor: &Tensor<f64>, lead: &[usize]) -> Vec<Vec<Number>> {
+    let size = |axis: usize| tensor.shape().get(lead.len() + axis).copied().unwrap_or(0);
+    let number = |r: usize, c: usize| Number::of(name, tensor, &[lead, &[r, c]].concat());
+    (0..size(0))
+        .map(|r| (0..size(1)).map(|c| number(r, c)).collect())
+        .collect()
 }

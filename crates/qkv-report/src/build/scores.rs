@@ -50,12 +50,12 @@ fn scores(run: &Run<'_>) -> Part {
         .push(Block::Paragraph(words.scores(q != StepName::Q, run.dk)));
     each(run, &mut part, StepName::Scores, "QKᵀ", |[b, h, i, j]| {
         let kv_head = run.kv_head(h);
-        let query = (0..run.dk).map(|c| run.at(q, &[b, h, i, c]));
-        let key = (0..run.dk).map(|c| run.at(k, &[b, kv_head, j, c]));
+        let query = (0..run.dk).map(|c| run.entry(q, &[b, h, i, c]));
+        let key = (0..run.dk).map(|c| run.entry(k, &[b, kv_head, j, c]));
         worked(
             format!("q{i}·k{j}"),
             vec![dot(query, key)],
-            run.at(StepName::Scores, &[b, h, i, j]),
+            run.entry(StepName::Scores, &[b, h, i, j]),
         )
     });
     if let (Some(&[b, h]), Some(&i)) = (run.groups.first(), run.rows.first()) {
@@ -105,19 +105,23 @@ fn scaled(run: &Run<'_>) -> Part {
     part.blocks.push(Block::Paragraph(explanation));
     each(run, &mut part, StepName::Scaled, "s", |at| {
         let [_, _, i, j] = at;
-        let score = run.at(StepName::Scores, &at);
+        let score = run.entry(StepName::Scores, &at);
         let chain = match scale {
             Scale::Factor(factor) => vec![times(score, factor)],
             Scale::InverseSqrt => {
                 let under_root = call(Function::Sqrt, num(run.dk as f64));
-                let mut chain = vec![over(num(score), under_root)];
-                if score != 0.0 {
+                let mut chain = vec![over(num(score.clone()), under_root)];
+                if score.value != 0.0 {
                     chain.push(over(num(score), num(root)));
                 }
                 chain
             }
         };
-        worked(format!("s[{i},{j}]"), chain, run.at(StepName::Scaled, &at))
+        worked(
+            format!("s[{i},{j}]"),
+            chain,
+            run.entry(StepName::Scaled, &at),
+        )
     });
     part
 }
@@ -131,12 +135,12 @@ fn capped(run: &Run<'_>) -> Part {
         .push(Block::Paragraph(words.capped(&run.show(cap))));
     each(run, &mut part, StepName::Capped, "c", |at| {
         let [_, _, i, j] = at;
-        let scaled = run.at(StepName::Scaled, &at);
+        let scaled = run.entry(StepName::Scaled, &at);
         let tanh = call(Function::Tanh, over(num(scaled), num(cap)));
         worked(
             format!("c[{i},{j}]"),
             vec![Expr::Product(vec![num(cap), tanh])],
-            run.at(StepName::Capped, &at),
+            run.entry(StepName::Capped, &at),
         )
     });
     part
@@ -176,7 +180,7 @@ fn biased(run: &Run<'_>) -> Part {
     }
     each(run, &mut part, StepName::Biased, "b", |at| {
         let [b, h, i, j] = at;
-        let mut expr = num(run.at(before, &at));
+        let mut expr = num(run.entry(before, &at));
         if let Some(bias) = &bias {
             expr = Expr::Sum(vec![expr, num(bias.get(at))]);
         }
@@ -188,7 +192,7 @@ fn biased(run: &Run<'_>) -> Part {
         worked(
             format!("b[{i},{j}]"),
             vec![expr],
-            run.at(StepName::Biased, &at),
+            run.entry(StepName::Biased, &at),
         )
     });
     part

@@ -2,7 +2,7 @@
 
 use super::run::{Run, worked};
 use crate::explanation::{Block, HeatMap, Part};
-use crate::expr::{Expr, Function, Rest, call, minus, num, over, sum};
+use crate::expr::{Expr, Function, Rest, call, minus, num, over, sum, times};
 use qkv::{Sinks, StepName};
 
 pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
@@ -67,53 +67,59 @@ fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
         let dropped: Vec<usize> = (0..run.keys).filter(|j| !kept.contains(j)).collect();
         part.blocks.push(Block::Item(words.no_share(&dropped)));
     }
-    let max = run.at(StepName::Max, &row);
-    let sum_value = run.at(StepName::Sum, &row);
-    let values = kept.iter().map(|&j| num(run.at(logits, &[b, h, i, j])));
+    let max = run.entry(StepName::Max, &row);
+    let total = run.entry(StepName::Sum, &row);
+    let values = kept.iter().map(|&j| num(run.entry(logits, &[b, h, i, j])));
     // In a long row the maximum is named, not searched for on paper.
     let chain = if written.len() < kept.len() || kept.len() == 1 {
         vec![]
     } else {
         vec![Expr::Max(values.collect())]
     };
-    part.blocks.push(worked(format!("m[{i}]"), chain, max));
+    part.blocks
+        .push(worked(format!("m[{i}]"), chain, max.clone()));
     for &j in &written {
-        let value = run.at(logits, &[b, h, i, j]);
+        let value = run.entry(logits, &[b, h, i, j]);
+        let difference = value.value - max.value;
         part.blocks.push(worked(
             format!("e[{i},{j}]"),
             vec![
-                call(Function::Exp, minus(num(value), num(max))),
-                call(Function::Exp, num(value - max)),
+                call(Function::Exp, minus(num(value), num(max.clone()))),
+                call(Function::Exp, num(difference)),
             ],
-            run.at(StepName::Exp, &[b, h, i, j]),
+            run.entry(StepName::Exp, &[b, h, i, j]),
         ));
     }
-    let exp = |j: usize| run.at(StepName::Exp, &[b, h, i, j]);
+    let exp = |j: usize| run.entry(StepName::Exp, &[b, h, i, j]);
     let mut terms: Vec<Expr> = written.iter().map(|&j| num(exp(j))).collect();
-    push_rest(&mut terms, &written, &kept, exp);
+    push_rest(&mut terms, &written, &kept, |j| exp(j).value);
     if let Some(Sinks(sinks)) = &run.subject.block.attention.sinks {
-        let sink = (sinks[h] - max).exp();
+        let difference = sinks[h] - max.value;
+        let sink = difference.exp();
         part.blocks.push(worked(
             words.sink_term(),
             vec![
                 call(Function::Exp, minus(num(sinks[h]), num(max))),
-                call(Function::Exp, num(sinks[h] - max)),
+                call(Function::Exp, num(difference)),
             ],
             sink,
         ));
         terms.push(num(sink));
     }
     part.blocks
-        .push(worked(format!("S[{i}]"), vec![sum(terms)], sum_value));
-    let weight = |j: usize| run.at(StepName::Weights, &[b, h, i, j]);
+        .push(worked(format!("S[{i}]"), vec![sum(terms)], total.clone()));
     for &j in &written {
         part.blocks.push(worked(
             format!("w[{i},{j}]"),
-            vec![over(num(exp(j)), num(sum_value))],
-            weight(j),
+            vec![over(num(exp(j)), num(total.clone()))],
+            run.entry(StepName::Weights, &[b, h, i, j]),
         ));
     }
-    let mut terms: Vec<Expr> = written.iter().map(|&j| num(weight(j))).collect();
+    let weight = |j: usize| run.at(StepName::Weights, &[b, h, i, j]);
+    let mut terms: Vec<Expr> = written
+        .iter()
+        .map(|&j| num(run.entry(StepName::Weights, &[b, h, i, j])))
+        .collect();
     push_rest(&mut terms, &written, &kept, weight);
     let total: f64 = kept.iter().map(|&j| weight(j)).sum();
     part.blocks
@@ -163,7 +169,11 @@ fn push_maps(run: &Run<'_>, part: &mut Part) {
     for &[b, h] in &run.maps {
         part.blocks.push(Block::HeatMap(HeatMap {
             name: run.words.heat_map(run.group_name([b, h]).as_deref()),
-            values: run.slice(StepName::Weights, &[b, h]),
+            values: run.step(StepName::Weights).map_or(Vec::new(), |weights| {
+                (0..run.queries)
+                    .map(|i| weights.row(&[b, h, i]).to_vec())
+                    .collect()
+            }),
         }));
     }
     let others = run.batch * run.heads - run.maps.len();
@@ -189,16 +199,14 @@ fn dropped(run: &Run<'_>) -> Part {
         for &i in &run.rows {
             for j in run.keys_of([b, h, i]) {
                 let at = [b, h, i, j];
-                let (before, after) = (
-                    run.at(StepName::Weights, &at),
-                    run.at(StepName::Dropped, &at),
-                );
-                if before == 0.0 {
+                let before = run.entry(StepName::Weights, &at);
+                let after = run.entry(StepName::Dropped, &at);
+                if before.value == 0.0 {
                     continue;
                 }
                 let label = format!("w'[{i},{j}]");
-                part.blocks.push(if after == 0.0 {
-                    worked(label, vec![Expr::Product(vec![num(before), num(0.0)])], 0.0)
+                part.blocks.push(if after.value == 0.0 {
+                    worked(label, vec![times(before, 0.0)], after)
                 } else {
                     let left = minus(num(1.0), num(p));
                     worked(label, vec![over(num(before), left)], after)

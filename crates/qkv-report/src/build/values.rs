@@ -54,13 +54,16 @@ fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
         let value = |j: usize| run.at(StepName::V, &[b, kv_head, j, c]);
         let mut terms: Vec<_> = written
             .iter()
-            .map(|&j| times(weight(j), value(j)))
+            .map(|&j| {
+                let value = run.entry(StepName::V, &[b, kv_head, j, c]);
+                times(run.entry(mixing, &[b, h, i, j]), value)
+            })
             .collect();
         push_rest(&mut terms, &written, &kept, |j| weight(j) * value(j));
         part.blocks.push(worked(
             format!("o[{i},{c}]"),
             vec![sum(terms)],
-            run.at(StepName::Output, &[b, h, i, c]),
+            run.entry(StepName::Output, &[b, h, i, c]),
         ));
     }
     if run.columns(run.dv).len() < run.dv {
@@ -101,7 +104,7 @@ fn lse(run: &Run<'_>) -> Part {
                 part.blocks.push(worked(
                     format!("lse[{i}]"),
                     vec![],
-                    run.at(StepName::Lse, &row),
+                    run.entry(StepName::Lse, &row),
                 ));
                 continue;
             }
@@ -112,10 +115,10 @@ fn lse(run: &Run<'_>) -> Part {
             part.blocks.push(worked(
                 format!("lse[{i}]"),
                 vec![sum(vec![
-                    num(run.at(StepName::Max, &row)),
+                    num(run.entry(StepName::Max, &row)),
                     call(Function::Ln, num(total)),
                 ])],
-                run.at(StepName::Lse, &row),
+                run.entry(StepName::Lse, &row),
             ));
         }
     }

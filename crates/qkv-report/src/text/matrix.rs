@@ -2,7 +2,7 @@
 
 use super::wrap::columns;
 use crate::explanation::Matrix;
-use crate::number::{shown, shown_fixed};
+use crate::printed;
 
 /// A matrix in lines.
 pub(super) struct Lines {
@@ -12,8 +12,6 @@ pub(super) struct Lines {
 }
 
 const GAP: usize = 2;
-/// Beside numbers so much larger, a number is as good as 0 and needs no power of ten.
-const NOTHING: f64 = 1e-9;
 
 /// One column, every cell as wide as the widest.
 struct Column {
@@ -23,17 +21,12 @@ struct Column {
 }
 
 pub(super) fn lines(matrix: &Matrix, digits: usize, width: usize) -> Lines {
-    let finite = matrix.values.iter().flatten().filter(|v| v.is_finite());
-    let largest = finite.fold(0.0_f64, |largest, value| largest.max(value.abs()));
-    let print = |value: f64| match value.abs() < NOTHING * largest {
-        true => shown_fixed(value, digits).text,
-        false => shown(value, digits).text,
-    };
+    let cells = printed::cells(matrix, digits);
     let all: Vec<Column> = matrix
         .columns
         .iter()
         .enumerate()
-        .map(|(c, header)| column(header, matrix.values.iter().map(|row| print(row[c]))))
+        .map(|(c, header)| column(header, cells.iter().map(|row| row[c].clone())))
         .collect();
     let labels = matrix.rows.iter().map(|row| columns(row));
     let label_width = labels.chain([columns(&matrix.name)]).max().unwrap_or(0);

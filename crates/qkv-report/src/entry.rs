@@ -1,0 +1,48 @@
+//! A number of the calculation, and which one it is.
+
+use qkv::{StepName, Tensor};
+
+/// A number, with the place it has in the calculation if it has one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Number {
+    pub value: f64,
+    pub entry: Option<Entry>,
+}
+
+/// One number of a step or of an input: `weights[0,0,1,0]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Entry {
+    /// A step's name as JSON has it, or the name of an input.
+    pub of: &'static str,
+    pub index: Vec<usize>,
+}
+
+impl Number {
+    /// A number of a tensor that goes by this name.
+    pub(crate) fn of(name: &'static str, tensor: &Tensor<f64>, index: &[usize]) -> Number {
+        Number {
+            value: tensor.at(index),
+            entry: Some(Entry {
+                of: name,
+                index: index.to_vec(),
+            }),
+        }
+    }
+
+    /// A value of a step that the engine does not hand out.
+    pub(crate) fn named(name: StepName, index: &[usize], value: f64) -> Number {
+        Number {
+            value,
+            entry: Some(Entry {
+                of: name.as_str(),
+                index: index.to_vec(),
+            }),
+        }
+    }
+}
+
+impl From<f64> for Number {
+    fn from(value: f64) -> Self {
+        Number { value, entry: None }
+    }
+}
