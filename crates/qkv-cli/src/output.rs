@@ -12,9 +12,25 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
+    Markdown,
     Json,
     Safetensors,
 }
+
+impl Kind {
+    /// As --format has it.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Text => "text",
+            Kind::Markdown => "markdown",
+            Kind::Json => "json",
+            Kind::Safetensors => "safetensors",
+        }
+    }
+}
+
+/// The endings of files.
+const ENDINGS: &str = ".txt, .md, .json or .safetensors";
 
 /// What is written, and where.
 #[derive(Debug)]
@@ -47,10 +63,9 @@ impl Target {
         };
         let kind = match (ending(path)?, asked) {
             (Some(kind), Some(asked)) if kind != asked => {
-                let asked = if asked == Kind::Json { "json" } else { "text" };
                 return Err(Error::Value {
                     argument: "-o",
-                    value: format!("{} with --format {asked}", path.display()),
+                    value: format!("{} with --format {}", path.display(), asked.name()),
                     remedy: "leave out --format, or give the file the ending of that format".into(),
                 });
             }
@@ -59,7 +74,7 @@ impl Target {
                 return Err(Error::Value {
                     argument: "-o",
                     value: format!("\"{}\" without an ending", path.display()),
-                    remedy: "end it in .txt, .json or .safetensors, or add --format".into(),
+                    remedy: format!("end it in {ENDINGS}, or add --format"),
                 });
             }
         };
@@ -69,7 +84,7 @@ impl Target {
     /// Bytes that the result takes for each number of a step, besides the text itself.
     pub fn bytes_each(&self) -> u128 {
         match self.kind {
-            Kind::Text => 8,
+            Kind::Text | Kind::Markdown => 8,
             // The numbers, their bytes, and the file with all of them.
             Kind::Safetensors => 24,
             // A tree of values first.
@@ -96,6 +111,7 @@ impl Target {
     pub fn write(&self, subject: &Subject<'_>, settings: &Settings) -> Result<()> {
         match self.kind {
             Kind::Text => self.write_bytes(qkv_report::text(subject, settings).as_bytes()),
+            Kind::Markdown => self.write_bytes(qkv_report::markdown(subject, settings).as_bytes()),
             Kind::Json => {
                 let json = qkv_report::json(subject);
                 let mut bytes = serde_json::to_vec(&json).map_err(io::Error::from)?;
@@ -144,8 +160,8 @@ pub fn print(bytes: &[u8]) -> Result<()> {
 fn available(format: Format) -> Result<Kind> {
     let planned = match format {
         Format::Text => return Ok(Kind::Text),
+        Format::Markdown => return Ok(Kind::Markdown),
         Format::Json => return Ok(Kind::Json),
-        Format::Markdown => "markdown",
         Format::Latex => "latex",
         Format::Html => "html",
     };
@@ -156,7 +172,7 @@ fn not_yet(argument: &'static str, value: String) -> Error {
     Error::Planned {
         argument,
         value,
-        instead: "text or json, or -o FILE.safetensors",
+        instead: "text, markdown or json, or -o FILE.safetensors",
     }
 }
 
@@ -167,13 +183,14 @@ fn ending(path: &Path) -> Result<Option<Kind>> {
     };
     match ending.to_ascii_lowercase().to_str() {
         Some("txt") => Ok(Some(Kind::Text)),
+        Some("md" | "markdown") => Ok(Some(Kind::Markdown)),
         Some("json") => Ok(Some(Kind::Json)),
         Some("safetensors") => Ok(Some(Kind::Safetensors)),
-        Some("md" | "tex" | "html" | "htm") => Err(not_yet("-o", path.display().to_string())),
+        Some("tex" | "html" | "htm") => Err(not_yet("-o", path.display().to_string())),
         _ => Err(Error::Value {
             argument: "-o",
             value: format!("the ending of {}", path.display()),
-            remedy: "use .txt, .json or .safetensors".into(),
+            remedy: format!("use {ENDINGS}"),
         }),
     }
 }

@@ -35,6 +35,11 @@ fn output_files_of_each_kind() {
         fs::read_to_string(folder.path().join("b")).expect("json"),
         json
     );
+    run("explain -o a.md");
+    let markdown = fs::read_to_string(folder.path().join("a.md")).expect("markdown");
+    assert_eq!(markdown, qkv("explain --format markdown").out);
+    assert!(markdown.starts_with("# "), "{markdown}");
+    run("explain -o a.markdown --format markdown");
     run("explain --output a.txt");
     // Nothing else is left.
     let mut names: Vec<_> = fs::read_dir(folder.path())
@@ -48,7 +53,10 @@ fn output_files_of_each_kind() {
         })
         .collect();
     names.sort();
-    assert_eq!(names, ["a.JSON", "a.json", "a.txt", "b"]);
+    assert_eq!(
+        names,
+        ["a.JSON", "a.json", "a.markdown", "a.md", "a.txt", "b"]
+    );
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(crate) struct Shape {
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
     Paragraph(String),
+    /// A formula by itself.
+    Formula(String),
     /// One of several short remarks.
     Item(String),
     /// A heading inside a part, for example a head or a query.

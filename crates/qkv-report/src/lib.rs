@@ -1,7 +1,8 @@
 //! The worked calculation of attention, from a run's intermediates to something to read.
 //!
-//! [`text`] is for people: every number of the run, with the formula and the numbers that lead to
-//! it, in English or Chinese. [`json`] is for programs: every intermediate in full precision.
+//! [`text`] and [`markdown`] are for people: every number of the run, with the formula and the
+//! numbers that lead to it, in English or Chinese. [`json`] is for programs: every intermediate in
+//! full precision.
 //!
 //! ```
 //! use qkv::{Block, Inputs, View};
@@ -34,12 +35,15 @@ mod entry;
 mod explanation;
 mod expr;
 mod json;
+mod markdown;
+mod notation;
 mod number;
 mod printed;
 mod text;
 mod words;
 
 pub use json::json;
+pub use markdown::markdown;
 pub use text::text;
 
 /// The language of the text.

@@ -1,6 +1,6 @@
 //! The explanation as text for a terminal or a file.
 
-mod heat;
+pub(crate) mod heat;
 mod matrix;
 mod wrap;
 
@@ -100,7 +100,7 @@ impl Page<'_> {
 
     fn block(&mut self, block: &Block) {
         let kind = match block {
-            Block::Paragraph(_) | Block::Heading(_) => Kind::Paragraph,
+            Block::Paragraph(_) | Block::Formula(_) | Block::Heading(_) => Kind::Paragraph,
             Block::Item(_) | Block::Worked(_) | Block::Warning(_) => Kind::Line,
             Block::Matrix(_) | Block::HeatMap(_) => Kind::Figure,
         };
@@ -116,6 +116,7 @@ impl Page<'_> {
                     self.last = Kind::Colon;
                 }
             }
+            Block::Formula(text) => self.wrapped(text, 0, 0, Style::Plain),
             Block::Item(text) => self.wrapped(text, INDENT, INDENT + 2, Style::Plain),
             Block::Heading(text) => {
                 self.wrapped(text, 0, 0, Style::Bold);
@@ -153,33 +154,8 @@ impl Page<'_> {
 
     /// `label = formula = … ≈ value [note]`.
     fn worked(&mut self, worked: &Worked) {
-        let Line {
-            label,
-            pieces,
-            remark,
-        } = self.lines.line(worked);
-        let mut line = label.replace(' ', &TIED.to_string());
-        line = line.replace(&format!("{TIED}={TIED}"), &format!(" ={TIED}"));
-        for (sign, tokens) in pieces {
-            line.push_str(&format!(" {sign}{TIED}{}", joined(&tokens)));
-        }
-        if let Some(remark) = remark {
-            line.push_str(&format!(" {remark}"));
-        }
-        let label = line.split(" =").next().map_or(0, columns);
-        let label = label.min(line.split(" ≈").next().map_or(0, columns));
-        let hang = if label + INDENT <= self.width / 3 {
-            Hang {
-                relation: INDENT + label + 1,
-                other: INDENT + label + 3,
-            }
-        } else {
-            Hang {
-                relation: INDENT + 2,
-                other: INDENT + 4,
-            }
-        };
-        for line in wrap(&line, self.width, INDENT, hang) {
+        let line = self.lines.line(worked);
+        for line in wrap_line(&line, self.width, INDENT) {
             self.line(0, &line, Style::Plain);
         }
     }
@@ -228,6 +204,36 @@ impl Page<'_> {
         }
         self.out.push('\n');
     }
+}
+
+/// A worked line in lines of a given width; further ones hang below its first "=".
+pub(crate) fn wrap_line(line: &Line<'_>, width: usize, indent: usize) -> Vec<String> {
+    let tied_label = line.label.replace(' ', &TIED.to_string());
+    let mut text = tied_label.replace(&format!("{TIED}={TIED}"), &format!(" ={TIED}"));
+    for (sign, tokens) in &line.pieces {
+        text.push_str(&format!(" {sign}{TIED}{}", joined(tokens)));
+    }
+    if let Some(remark) = &line.remark {
+        text.push_str(&format!(" {remark}"));
+    }
+    let label = text.split(" =").next().map_or(0, columns);
+    let label = label.min(text.split(" ≈").next().map_or(0, columns));
+    let hang = if label + indent <= width / 3 {
+        Hang {
+            relation: indent + label + 1,
+            other: indent + label + 3,
+        }
+    } else {
+        Hang {
+            relation: indent + 2,
+            other: indent + 4,
+        }
+    };
+    let lines = wrap(&text, width, indent, hang);
+    lines
+        .into_iter()
+        .map(|line| line.replace(TIED, " "))
+        .collect()
 }
 
 /// A list of formulas that breaks after its commas only, where the formulas fit.

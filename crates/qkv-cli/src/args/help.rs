@@ -36,6 +36,8 @@ Examples:
   A window of the own key and two before it, and two packed documents:
     $ qkv explain --q \"0;0;0;0;0\" --k \"0;0;0;0;0\" --v \"1;2;3;4;5\" --causal --window 2,0 \\
         --documents 2,3
+  A page for a class, in Markdown:
+    $ qkv explain --causal -o attention.md
   Every step into a file, and arrays out of one:
     $ qkv explain -o steps.safetensors
     $ qkv explain --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v

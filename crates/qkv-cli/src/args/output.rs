@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Format of the result: text or json (markdown, latex and html are planned)
+    /// Format of the result: text, markdown or json (latex and html are planned)
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true)]
     pub format: Option<Format>,
     /// Short for --format json
@@ -28,7 +28,8 @@ pub struct OutputArgs {
     /// Colours: auto, always or never; auto means in a terminal and heeds NO_COLOR and CLICOLOR
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, hide_default_value = true, hide_possible_values = true)]
     pub color: Color,
-    /// Writes to a file, whose ending decides the format: .txt, .json or .safetensors
+    /// Writes to a file, whose ending decides the format: .txt, .md, .json or
+    /// .safetensors
     ///
     /// A safetensors file holds every step under its name. The file is replaced only when the
     /// whole result is there, and never one of the inputs.
@@ -41,7 +42,7 @@ pub struct OutputArgs {
 pub enum Format {
     /// The worked calculation, for people
     Text,
-    /// Planned
+    /// The worked calculation in Markdown
     Markdown,
     /// Planned
     Latex,

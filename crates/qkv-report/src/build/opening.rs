@@ -14,7 +14,7 @@ pub(super) fn blocks(run: &Run<'_>) -> Vec<Block> {
         blocks.push(Block::Paragraph(words.built_in()));
     }
     blocks.push(Block::Paragraph(words.novice()));
-    blocks.push(Block::Paragraph(
+    blocks.push(Block::Formula(
         "Attention(Q,K,V) = softmax(QKᵀ/√d_k + mask)·V".into(),
     ));
     blocks.push(Block::Paragraph(words.sizes(

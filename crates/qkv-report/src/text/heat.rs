@@ -6,7 +6,7 @@ use crate::number::shown;
 
 /// A map in lines. Where cells are merged, the first rows of a causal mask would leave nothing of the
 /// others, so that each line has its own measure.
-pub(super) struct Drawn {
+pub(crate) struct Drawn {
     pub lines: Vec<String>,
     pub largest: String,
     /// Queries and keys that share a cell, if they do.
@@ -21,7 +21,7 @@ const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 /// From faint to bright in the 256 colours of a terminal, for the same five shades.
 const COLOURS: [u8; 5] = [0, 24, 31, 38, 51];
 
-pub(super) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
+pub(crate) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
     let rows = map.values.len();
     let keys = map.values.first().map_or(0, Vec::len);
     let weights = map.values.iter().flatten().copied();
