@@ -1,5 +1,6 @@
 //! The words of the command line, one place for all commands.
 
+mod backward;
 mod help;
 mod inputs;
 mod layer;
@@ -7,6 +8,7 @@ mod masks;
 mod output;
 mod values;
 
+pub use backward::BackwardArgs;
 pub use inputs::{InputArgs, Layout};
 pub use layer::LayerArgs;
 pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
@@ -75,6 +77,9 @@ pub struct ExplainArgs {
     /// Positions.
     #[command(flatten)]
     pub position: PositionArgs,
+    /// The gradient.
+    #[command(flatten)]
+    pub gradient: BackwardArgs,
     /// Format, language, look.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -123,6 +123,23 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A row for each token, `[L, D]` or `[B, L, D]`, as `[B, L, D]`.
+    pub fn rows(&mut self, argument: &'static str, text: &str) -> Result<Tensor<f64>> {
+        let (shape, numbers) = self.numbers(argument, text)?;
+        match shape[..] {
+            [len, width] => tensor(argument, &[1, len, width], numbers),
+            [_, _, _] => tensor(argument, &shape, numbers),
+            _ => Err(Error::Axes {
+                argument,
+                remedy: format!(
+                    "here it has a row for each token, 2, [L, D], or 3, [B, L, D]{}",
+                    as_rows(&shape)
+                ),
+                shape,
+            }),
+        }
+    }
+
     /// q, k or v.
     pub fn operand(&mut self, argument: &'static str, text: &str, axes: Axes) -> Result<Operand> {
         let (shape, numbers) = self.numbers(argument, text)?;

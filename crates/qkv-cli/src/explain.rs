@@ -1,14 +1,21 @@
 //! `qkv explain`: the worked calculation.
 
-use crate::args::{ExplainArgs, InputArgs, LayerArgs};
-use crate::arrays::{Axes, Operand, Reader};
+mod backward;
+mod operands;
+
+use crate::args::ExplainArgs;
+use crate::arrays::{Axes, Reader};
 use crate::error::{Error, Names, Result};
 use crate::memory::Sizes;
 use crate::options::{Norms, Options, Position};
 use crate::output::{self, Target};
 use crate::weights::{self, Setting, Weights};
+use backward::{GradOutput, Gradient};
+use operands::{
+    axes, head_counts, kv_option, operands, past, refuse_arrays_beside_tokens, refuse_layer_options,
+};
 use qkv::{Block, Inputs, Layer, Steps, Tensor};
-use qkv_report::{Lang, Origin, Settings, Subject};
+use qkv_report::{Backward, Lang, Origin, Settings, Subject};
 use std::io;
 
 /// Reads, computes, shows.
@@ -58,6 +65,10 @@ impl Run<'_> {
             .transpose()?;
         let inner = arrays.heads().saturating_mul(arrays.value_dim());
         let output = weights::output(layer, &mut reader, wo, inner)?;
+        let concatenate = arrays.heads() > 1 || inputs.heads.is_some();
+        let in_rows = concatenate || output.is_some();
+        let grad_output =
+            GradOutput::read(&self.args.gradient, &mut reader, in_rows, inputs.layout)?;
         self.target.check_inputs(&reader)?;
         self.check_rows(arrays.queries())?;
         let sizes = Sizes {
@@ -70,22 +81,29 @@ impl Run<'_> {
             dv: arrays.value_dim(),
             width: output.as_ref().map_or(0, |output| output.out_width()),
         };
-        sizes.check(options.steps_per_score(), self.target.bytes_each())?;
+        sizes.check(
+            self.copies() * options.steps_per_score(),
+            self.target.bytes_each(),
+        )?;
         let block = Block {
             q_norm: norms.q,
             k_norm: norms.k,
             rotary: position.rotary,
             place: position.place,
             attention: options.attention()?,
-            concatenate: arrays.heads() > 1 || inputs.heads.is_some(),
+            concatenate,
             output,
         };
         let steps = block.steps(&arrays).map_err(&engine)?;
+        let gradient = grad_output
+            .map(|grad| grad.of_block(&block, &arrays, &steps))
+            .transpose()?;
         self.show(Shown {
             block: &block,
             steps: &steps,
             origin: Origin::Given,
             past_len: arrays.past_len(),
+            backward: gradient.as_ref().map(Gradient::shown),
             built_in: inputs.q.is_none(),
             notes: self.bias_note(&options).into_iter().collect(),
         })
@@ -140,6 +158,7 @@ impl Run<'_> {
             .transpose()?;
         let options = Options::read(&self.args.attention, &mut reader, heads)?;
         let norms = Norms::read(args, &mut reader)?;
+        let grad_output = GradOutput::read(&self.args.gradient, &mut reader, true, inputs.layout)?;
         self.target.check_inputs(&reader)?;
         self.check_rows(queries)?;
         let past_len = past.as_ref().map_or(0, |(k, _)| k.shape()[2]);
@@ -153,7 +172,10 @@ impl Run<'_> {
             dv: weights.dv,
             width,
         };
-        sizes.check(options.steps_per_score(), self.target.bytes_each())?;
+        sizes.check(
+            self.copies() * options.steps_per_score(),
+            self.target.bytes_each(),
+        )?;
         let mut notes: Vec<String> = Vec::new();
         notes.extend(weights.note(args.init, seed, self.settings.lang));
         notes.extend(self.bias_note(&options));
@@ -177,6 +199,9 @@ impl Run<'_> {
         };
         let past = past.as_ref().map(|(k, v)| (k, v));
         let steps = layer.steps(&x, context.as_ref(), past).map_err(&engine)?;
+        let gradient = grad_output
+            .map(|grad| grad.of_layer(&layer, (&x, context.as_ref()), past, &steps))
+            .transpose()?;
         self.show(Shown {
             block: &layer.block,
             steps: &steps,
@@ -186,6 +211,7 @@ impl Run<'_> {
                 context: context.as_ref(),
             },
             past_len,
+            backward: gradient.as_ref().map(Gradient::shown),
             built_in: false,
             notes,
         })
@@ -197,6 +223,7 @@ impl Run<'_> {
             steps,
             origin,
             past_len,
+            backward,
             built_in,
             notes,
         } = shown;
@@ -205,10 +232,17 @@ impl Run<'_> {
             steps,
             origin,
             past_len,
+            backward,
             built_in,
             notes,
         };
         self.target.write(&subject, self.settings)
+    }
+
+    /// How often the steps are held: the gradient has as many numbers, and its check needs a second
+    /// run.
+    fn copies(&self) -> u128 {
+        if self.args.gradient.backward { 3 } else { 1 }
     }
 
     fn check_rows(&self, queries: usize) -> Result<()> {
@@ -248,6 +282,7 @@ struct Shown<'a> {
     steps: &'a Steps,
     origin: Origin<'a>,
     past_len: usize,
+    backward: Option<Backward<'a>>,
     built_in: bool,
     notes: Vec<String>,
 }
@@ -255,146 +290,4 @@ struct Shown<'a> {
 /// The three sizes of tokens, which [`Reader::tokens`] gives three axes.
 fn sizes3(tokens: &Tensor<f64>) -> [usize; 3] {
     tokens.shape().try_into().unwrap_or([0; 3])
-}
-
-/// q, k and v, or those of the built-in example.
-fn operands(
-    inputs: &InputArgs,
-    reader: &mut Reader<'_>,
-    q_axes: Axes,
-    k_axes: Axes,
-) -> Result<[Operand; 3]> {
-    match (&inputs.q, &inputs.k, &inputs.v) {
-        (Some(q), Some(k), Some(v)) => Ok([
-            reader.operand("--q", q, q_axes)?,
-            reader.operand("--k", k, k_axes)?,
-            reader.operand("--v", v, k_axes)?,
-        ]),
-        (None, None, None) => Ok([
-            reader.operand("--q", "1 0; 0 1", q_axes)?,
-            reader.operand("--k", "1 0; 0 1", k_axes)?,
-            reader.operand("--v", "2 0; 0 4", k_axes)?,
-        ]),
-        (q, k, v) => {
-            let absent = [("--q", q), ("--k", k), ("--v", v)];
-            let absent: Vec<&str> = absent
-                .iter()
-                .filter(|(_, text)| text.is_none())
-                .map(|(name, _)| *name)
-                .collect();
-            Err(Error::Missing {
-                argument: absent.join(", "),
-                remedy: "give all of --q, --k and --v, or none for the built-in example, \
-                         or --x with weights"
-                    .into(),
-            })
-        }
-    }
-}
-
-/// Cached keys and values: both or none.
-fn past(
-    inputs: &InputArgs,
-    reader: &mut Reader<'_>,
-    axes: Axes,
-) -> Result<Option<(Operand, Operand)>> {
-    let missing = |argument: &str, other: &str| {
-        Err(Error::Missing {
-            argument: argument.into(),
-            remedy: format!("{other} needs it: each cached key has its cached value"),
-        })
-    };
-    match (&inputs.past_k, &inputs.past_v) {
-        (None, None) => Ok(None),
-        (Some(k), Some(v)) => Ok(Some((
-            reader.operand("--past-k", k, axes)?,
-            reader.operand("--past-v", v, axes)?,
-        ))),
-        (Some(_), None) => missing("--past-v", "--past-k"),
-        (None, Some(_)) => missing("--past-k", "--past-v"),
-    }
-}
-
-/// How the axes of q, and of k and v, are read.
-fn axes(inputs: &InputArgs) -> Result<(Axes, Axes)> {
-    if inputs.heads.is_none() && inputs.kv_heads.is_some() {
-        return Err(Error::Alone {
-            argument: "--kv-heads",
-            needed: "--heads",
-            remedy: "give both, or neither where the arrays have an axis of heads",
-        });
-    }
-    head_counts(inputs)?;
-    let layout = inputs.layout;
-    let kv_heads = inputs.kv_heads.or(inputs.heads);
-    let q = Axes {
-        layout,
-        split: inputs.heads.map(|heads| (heads, "--heads")),
-    };
-    let k = Axes {
-        layout,
-        split: kv_heads.map(|heads| (heads, kv_option(inputs))),
-    };
-    Ok((q, k))
-}
-
-/// The option that says how many key and value heads there are.
-fn kv_option(inputs: &InputArgs) -> &'static str {
-    if inputs.kv_heads.is_some() {
-        "--kv-heads"
-    } else {
-        "--heads"
-    }
-}
-
-/// Query heads, and key and value heads.
-fn head_counts(inputs: &InputArgs) -> Result<(usize, usize)> {
-    let heads = inputs.heads.unwrap_or(1);
-    let kv_heads = inputs.kv_heads.unwrap_or(heads);
-    if heads.is_multiple_of(kv_heads) {
-        return Ok((heads, kv_heads));
-    }
-    Err(Error::Value {
-        argument: "--kv-heads",
-        value: format!("{kv_heads} with {heads} query heads (--heads)"),
-        remedy: "--heads must be a multiple of --kv-heads".into(),
-    })
-}
-
-/// What belongs to tokens has no meaning without them.
-fn refuse_layer_options(args: &LayerArgs) -> Result<()> {
-    let given = [
-        ("--context", args.context.is_some()),
-        ("--wq", args.wq.is_some()),
-        ("--wk", args.wk.is_some()),
-        ("--wv", args.wv.is_some()),
-        ("--bq", args.bq.is_some()),
-        ("--bk", args.bk.is_some()),
-        ("--bv", args.bv.is_some()),
-        ("--init", args.init.is_some()),
-        ("--dk", args.dk.is_some()),
-        ("--dv", args.dv.is_some()),
-        ("--residual", args.residual),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((argument, _)) => Err(Error::Alone {
-            argument,
-            needed: "--x",
-            remedy: "it belongs to a layer that makes q, k and v from tokens: give those as --x",
-        }),
-    }
-}
-
-/// Tokens make q, k and v, so these are not given too.
-fn refuse_arrays_beside_tokens(inputs: &InputArgs) -> Result<()> {
-    let given = [("--q", &inputs.q), ("--k", &inputs.k), ("--v", &inputs.v)];
-    match given.iter().find(|(_, text)| text.is_some()) {
-        None => Ok(()),
-        Some((argument, _)) => Err(Error::Conflict {
-            argument,
-            other: "--x".into(),
-            remedy: "--x makes q, k and v from its weights: give either --x or --q --k --v",
-        }),
-    }
 }

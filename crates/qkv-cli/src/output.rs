@@ -130,10 +130,17 @@ impl Target {
     }
 
     fn write_steps(&self, subject: &Subject<'_>) -> Result<()> {
-        let steps: Vec<_> = subject
+        let steps = subject
             .steps
             .iter()
-            .map(|(name, tensor)| (name.as_str(), tensor.shape(), tensor.data()))
+            .map(|(name, tensor)| (name.as_str(), tensor));
+        let gradients = subject.backward.iter().flat_map(|backward| {
+            let gradients = backward.gradients.iter();
+            gradients.map(|(name, tensor)| (name.as_str(), tensor))
+        });
+        let arrays: Vec<_> = steps
+            .chain(gradients)
+            .map(|(name, tensor)| (name, tensor.shape(), tensor.data()))
             .collect();
         let empty_rows = format!("{:?}", subject.steps.empty_rows());
         let metadata = [
@@ -142,7 +149,7 @@ impl Target {
         ];
         match &self.file {
             Some(file) => {
-                qkv_io::write_safetensors(file, &steps, &metadata).map_err(Error::io("-o"))
+                qkv_io::write_safetensors(file, &arrays, &metadata).map_err(Error::io("-o"))
             }
             None => Ok(()),
         }

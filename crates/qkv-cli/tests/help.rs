@@ -127,6 +127,8 @@ fn help_short_and_long() {
         "--dk",
         "--dv",
         "--residual",
+        "--backward",
+        "--grad-output",
     ] {
         assert!(
             short.out.contains(option) && long.out.contains(option),

@@ -2,7 +2,9 @@
 
 use crate::{Origin, Subject};
 use qkv::position::{Pairing, Rotary, Scaling};
-use qkv::{Attention, Causal, EmptyRows, Mask, Place, RmsNorm, StepName, Window};
+use qkv::{
+    Attention, Causal, EmptyRows, FiniteDifference, Mask, Place, RmsNorm, StepName, Tensor, Window,
+};
 use serde_json::{Map, Value, json};
 
 /// The run as JSON.
@@ -13,6 +15,10 @@ use serde_json::{Map, Value, json};
 ///  "steps": [{"name": …, "shape": […], "values": …}, …],
 ///  "empty_rows": [[batch, head, query], …]}
 /// ```
+///
+/// With a gradient there are two more: `"gradients"`, listed as the steps are, and, if one entry was
+/// checked, `"finite_difference": {"of": …, "index": […], "value": …, "step": …, "loss_plus": …,
+/// "loss_minus": …, "quotient": …, "gradient": …}`.
 ///
 /// `values` are nested as `shape` says. Numbers are the run's `f64`, bit for bit; those that are
 /// not finite are the strings `"inf"`, `"-inf"` and `"nan"`. A step or an option that is not in
@@ -30,21 +36,45 @@ pub fn json(subject: &Subject<'_>) -> Value {
             shapes.insert(key.into(), json!(tensor.shape()));
         }
     }
-    let listed: Vec<Value> = steps
-        .iter()
+    let mut run = json!({
+        "shapes": shapes,
+        "options": options(subject),
+        "steps": listed(steps.iter().map(|(name, tensor)| (name.as_str(), tensor))),
+        "empty_rows": steps.empty_rows(),
+    });
+    if let Some(backward) = &subject.backward {
+        let gradients = backward.gradients.iter();
+        run["gradients"] = listed(gradients.map(|(name, tensor)| (name.as_str(), tensor)));
+        if let Some(check) = backward.difference {
+            run["finite_difference"] = difference(check);
+        }
+    }
+    run
+}
+
+/// Arrays by name.
+fn listed<'a>(arrays: impl Iterator<Item = (&'static str, &'a Tensor<f64>)>) -> Value {
+    arrays
         .map(|(name, tensor)| {
             json!({
-                "name": name.as_str(),
+                "name": name,
                 "shape": tensor.shape(),
                 "values": nested(tensor.shape(), &mut tensor.data().iter().map(|v| number(*v))),
             })
         })
-        .collect();
+        .collect()
+}
+
+fn difference(check: &FiniteDifference) -> Value {
     json!({
-        "shapes": shapes,
-        "options": options(subject),
-        "steps": listed,
-        "empty_rows": steps.empty_rows(),
+        "of": check.of.as_str(),
+        "index": check.index,
+        "value": number(check.value),
+        "step": number(check.step),
+        "loss_plus": number(check.plus),
+        "loss_minus": number(check.minus),
+        "quotient": number(check.quotient),
+        "gradient": number(check.gradient),
     })
 }
 

@@ -22,6 +22,7 @@
 //!     steps: &steps,
 //!     origin: Origin::Given,
 //!     past_len: 0,
+//!     backward: None,
 //!     built_in: false,
 //!     notes: Vec::new(),
 //! };
@@ -94,10 +95,23 @@ pub struct Subject<'a> {
     pub origin: Origin<'a>,
     /// Number of cached keys in front of the new ones.
     pub past_len: usize,
+    /// The gradient, if it is to be worked out too.
+    pub backward: Option<Backward<'a>>,
     /// Whether this is the built-in example, which the text then says.
     pub built_in: bool,
     /// Remarks of the caller, in the language of the text, for example how weights were drawn.
     pub notes: Vec<String>,
+}
+
+/// The gradient of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Backward<'a> {
+    /// Every gradient, from the last step back to q, k, v or the tokens and weights.
+    pub gradients: &'a qkv::GradientSteps,
+    /// One entry checked by a finite difference.
+    pub difference: Option<&'a qkv::FiniteDifference>,
+    /// Whether the caller gave the last step's gradient; else it is 1 everywhere.
+    pub given: bool,
 }
 
 /// Where q, k and v came from.

@@ -15,8 +15,10 @@
 //! Plain `f64` loops, as in [`definition`].
 
 mod backward;
+mod difference;
 
 pub use backward::GradientSteps;
+pub use difference::FiniteDifference;
 
 use crate::attention::{Attention, Inputs};
 use crate::definition::{self, Places};

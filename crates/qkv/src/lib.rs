@@ -18,7 +18,7 @@ pub mod view;
 
 pub use attention::{Alibi, Attention, Bias, Dropout, Inputs, Scale, Sinks};
 pub use error::{Error, Result};
-pub use layer::{Block, GradientSteps, Layer, Linear, Place, RmsNorm};
+pub use layer::{Block, FiniteDifference, GradientSteps, Layer, Linear, Place, RmsNorm};
 pub use mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
 pub use steps::{GradientName, StepName, Steps, steps};
 pub use view::{AnyView, DType, Element, Tensor, View};

@@ -156,6 +156,21 @@ impl<Name: Copy + PartialOrd> Steps<Name> {
     }
 }
 
+impl Steps {
+    /// What the run ends with: the residual, or what is projected, concatenated, or put out by
+    /// each head.
+    pub fn result(&self) -> Option<(StepName, &Tensor<f64>)> {
+        let ends = [
+            StepName::Residual,
+            StepName::Projected,
+            StepName::Concatenated,
+            StepName::Output,
+        ];
+        ends.into_iter()
+            .find_map(|name| self.get(name).map(|step| (name, step)))
+    }
+}
+
 /// Every intermediate of `softmax(scale·q·kᵀ + mask)·v`, from `q` to `lse`.
 ///
 /// Holds several arrays of `[batch, heads, queries, keys]` in `f64`: meant for inputs that

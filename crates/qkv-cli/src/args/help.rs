@@ -41,6 +41,8 @@ Examples:
   Every step into a file, and arrays out of one:
     $ qkv explain -o steps.safetensors
     $ qkv explain --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v
+  The gradient of the first output number, back to Q, K and V:
+    $ qkv explain --backward --grad-output \"1 0; 0 0\"
   For programs, and from standard input:
     $ echo \"1 0; 0 1\" | qkv explain --q - --k \"1 0; 0 1\" --v \"2 0; 0 4\" --json
 

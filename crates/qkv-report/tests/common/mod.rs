@@ -221,6 +221,7 @@ pub fn subject<'a>(
         steps,
         origin,
         past_len,
+        backward: None,
         built_in: false,
         notes: Vec::new(),
     }

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::position::Positions;
 use crate::steps::{GradientName, StepName, Steps};
 use crate::view::Tensor;
+use std::ops::Range;
 
 /// Gradients by name, in order.
 pub type GradientSteps = Steps<GradientName>;
@@ -306,18 +307,24 @@ impl RmsNorm {
     }
 }
 
-/// `[B, H, P + L, d]` without its first P rows.
-fn without_past(x: &Tensor<f64>, past_len: usize) -> Result<Tensor<f64>> {
+/// Some rows of `[B, H, L, d]`.
+pub(super) fn rows(x: &Tensor<f64>, range: Range<usize>) -> Result<Tensor<f64>> {
     let [batch, heads, len, width] = four_axes(x, "keys")?;
+    let range = range.start.min(len)..range.end.min(len);
     let mut data = Vec::new();
     for b in 0..batch {
         for h in 0..heads {
-            for t in past_len..len {
+            for t in range.clone() {
                 data.extend_from_slice(x.row(&[b, h, t]));
             }
         }
     }
-    Tensor::new(&[batch, heads, len.saturating_sub(past_len), width], data)
+    Tensor::new(&[batch, heads, range.len(), width], data)
+}
+
+/// `[B, H, P + L, d]` without its first P rows.
+fn without_past(x: &Tensor<f64>, past_len: usize) -> Result<Tensor<f64>> {
+    rows(x, past_len..usize::MAX)
 }
 
 /// Changes the rows after the first `past_len`.
