@@ -1,8 +1,8 @@
 //! What is explained, in an order and in words, but in no format.
 //!
-//! A renderer turns an [`Explanation`] into characters. Numbers stay numbers and
-//! formulas stay formulas up to there, so that another renderer may leave blanks, link a number to
-//! where it came from, or typeset it.
+//! A renderer turns an [`Explanation`] into characters. Numbers stay numbers and formulas stay
+//! formulas up to there, so that a renderer may link a number to where it came from or typeset it,
+//! and so that an exercise is the same description with blanks in it.
 
 use crate::entry::Number;
 use crate::expr::Expr;
@@ -13,6 +13,8 @@ pub(crate) struct Explanation {
     pub title: String,
     pub opening: Vec<Block>,
     pub parts: Vec<Part>,
+    /// What a program finds again in the page, on one line; shown where people do not see it.
+    pub data: Option<String>,
 }
 
 /// One stage of the calculation.
@@ -47,9 +49,13 @@ pub(crate) enum Block {
     Heading(String),
     Matrix(Matrix),
     Worked(Worked),
+    /// A line of an exercise, with room for its calculation.
+    Blank(Blank),
     HeatMap(HeatMap),
     /// Something that needs attention.
     Warning(String),
+    /// A block that tells results in words: an exercise leaves it out.
+    Finding(Box<Block>),
 }
 
 /// Numbers with named rows and columns.
@@ -58,17 +64,35 @@ pub(crate) struct Matrix {
     pub name: String,
     pub rows: Vec<String>,
     pub columns: Vec<String>,
-    pub values: Vec<Vec<Number>>,
+    pub cells: Vec<Vec<Cell>>,
+}
+
+/// A place in a matrix.
+#[derive(Clone, Debug)]
+pub(crate) enum Cell {
+    Number(Number),
+    /// Left to the learner: the result of the line of this number, or of none.
+    Blank(Option<usize>),
 }
 
 /// `label = formula = formula … ≈ value`.
 #[derive(Clone, Debug)]
 pub(crate) struct Worked {
+    /// Its number in an exercise.
+    pub number: Option<usize>,
     pub label: String,
+    /// Empty where a number is named and nothing is to be worked out.
     pub chain: Vec<Expr>,
     pub value: Number,
     /// Decimals that this line shows beyond the usual ones.
     pub more_digits: usize,
+}
+
+/// `(7) label = ____`.
+#[derive(Clone, Debug)]
+pub(crate) struct Blank {
+    pub number: usize,
+    pub label: String,
 }
 
 /// The weights as shades.

@@ -33,6 +33,7 @@
 
 mod build;
 mod entry;
+mod exercise;
 mod explanation;
 mod expr;
 mod json;
@@ -43,6 +44,7 @@ mod printed;
 mod text;
 mod words;
 
+pub use exercise::{Exercise, TooLong, exercise};
 pub use json::json;
 pub use markdown::markdown;
 pub use text::text;

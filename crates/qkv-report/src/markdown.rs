@@ -41,6 +41,10 @@ pub(crate) fn page(explanation: &Explanation, settings: &Settings, words: &dyn W
     for (number, part) in explanation.parts.iter().enumerate() {
         page.part(number + 1, part);
     }
+    if let Some(data) = &explanation.data {
+        page.separate(Kind::Other);
+        page.push(&format!("<!-- {data} -->"));
+    }
     page.finish()
 }
 
@@ -91,6 +95,12 @@ impl Page<'_> {
                     self.push(&line);
                 }
             }
+            Block::Blank(blank) => {
+                self.separate(Kind::Code);
+                self.push(&printed::blank(blank, self.settings.width));
+                self.out.push('\n');
+            }
+            Block::Finding(block) => self.block(block),
             Block::Paragraph(text) => {
                 self.separate(Kind::Other);
                 self.push(&escaped(text));

@@ -1,30 +1,41 @@
 //! What every format prints of a worked line and of a matrix.
 
 use crate::entry::Number;
-use crate::explanation::{Matrix, Worked};
+use crate::explanation::{Blank, Cell, Matrix, Worked};
 use crate::expr::{Expr, TIED, Token, joined, other_digits};
 use crate::number::{shown, shown_fixed};
+use crate::text::columns;
 use crate::words::Words;
+use std::borrow::Cow;
 
 /// Beside numbers so much larger, a number is as good as 0 and needs no power of ten.
 const NOTHING: f64 = 1e-9;
 
+/// Where a learner writes a number of a matrix.
+const ROOM: &str = "_______";
+
 /// The numbers of a matrix as they are printed.
 pub(crate) fn cells(matrix: &Matrix, digits: usize) -> Vec<Vec<String>> {
-    let values = matrix.values.iter().flatten().map(|number| number.value);
-    let finite = values.filter(|value| value.is_finite());
+    let finite = matrix.cells.iter().flatten().map(|cell| match cell {
+        Cell::Number(number) if number.value.is_finite() => number.value,
+        _ => 0.0,
+    });
     let largest = finite.fold(0.0_f64, |largest, value| largest.max(value.abs()));
-    let print = |number: &Number| match number.value.abs() < NOTHING * largest {
-        true => shown_fixed(number.value, digits).text,
-        false => shown(number.value, digits).text,
+    let print = |cell: &Cell| match cell {
+        Cell::Number(Number { value, .. }) if value.abs() < NOTHING * largest => {
+            shown_fixed(*value, digits).text
+        }
+        Cell::Number(Number { value, .. }) => shown(*value, digits).text,
+        Cell::Blank(Some(number)) => format!("({number}) {ROOM}"),
+        Cell::Blank(None) => ROOM.into(),
     };
-    let rows = matrix.values.iter();
+    let rows = matrix.cells.iter();
     rows.map(|row| row.iter().map(print).collect()).collect()
 }
 
 /// `label = formula ≈ formula ≈ value [remark]`.
 pub(crate) struct Line<'a> {
-    pub label: &'a str,
+    pub label: Cow<'a, str>,
     /// Each with the sign in front of it; the last is the value.
     pub pieces: Vec<(char, Vec<Token>)>,
     /// About digits that differ when the line is redone.
@@ -73,7 +84,10 @@ impl Lines<'_> {
         }];
         pieces.push((if exact { '=' } else { '≈' }, last));
         Line {
-            label: &worked.label,
+            label: match worked.number {
+                Some(number) => format!("({number}) {}", worked.label).into(),
+                None => worked.label.as_str().into(),
+            },
             pieces,
             remark: self.remark(worked),
         }
@@ -108,4 +122,14 @@ fn rounds(before: &Expr, expr: &Expr, digits: usize) -> bool {
         rounds |= !leaf.exact && !seen.contains(&leaf.text);
     });
     rounds
+}
+
+/// Columns of the room for a line's calculation, at least.
+const LEAST_ROOM: usize = 12;
+
+/// `(7) label = ______`, filled up to a width.
+pub(crate) fn blank(blank: &Blank, width: usize) -> String {
+    let line = format!("({}) {} = ", blank.number, blank.label);
+    let room = width.saturating_sub(columns(&line)).max(LEAST_ROOM);
+    format!("{line}{}", "_".repeat(room))
 }

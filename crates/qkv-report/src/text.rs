@@ -7,10 +7,11 @@ mod wrap;
 use crate::build;
 use crate::explanation::{Block, Explanation, Part, Worked};
 use crate::expr::{TIED, joined};
-use crate::printed::{Line, Lines};
+use crate::printed::{self, Line, Lines};
 use crate::words::{self, Words};
 use crate::{Settings, Subject};
-use wrap::{Hang, columns, wrap};
+pub(crate) use wrap::columns;
+use wrap::{Hang, wrap};
 
 /// The worked calculation: every step of the run with its formula, its shape, each number's own
 /// line with the numbers put in, and what it means.
@@ -24,7 +25,11 @@ use wrap::{Hang, columns, wrap};
 /// `settings.width` columns, down to a width of 40; a Chinese character takes two.
 pub fn text(subject: &Subject<'_>, settings: &Settings) -> String {
     let words = words::of(settings.lang);
-    let explanation = build::explain(subject, settings, words);
+    page(&build::explain(subject, settings, words), settings, words)
+}
+
+/// A description as text.
+pub(crate) fn page(explanation: &Explanation, settings: &Settings, words: &dyn Words) -> String {
     let mut page = Page {
         out: String::new(),
         settings,
@@ -33,7 +38,7 @@ pub fn text(subject: &Subject<'_>, settings: &Settings) -> String {
         lines: Lines::new(settings.digits, words),
         last: Kind::Start,
     };
-    page.explanation(&explanation);
+    page.explanation(explanation);
     page.out
 }
 
@@ -77,6 +82,11 @@ impl Page<'_> {
         for (number, part) in explanation.parts.iter().enumerate() {
             self.part(number + 1, part);
         }
+        if let Some(data) = &explanation.data {
+            self.out.push('\n');
+            self.wrapped(&self.words.for_programs(), 0, 0, Style::Dim);
+            self.line(0, data, Style::Plain);
+        }
     }
 
     fn part(&mut self, number: usize, part: &Part) {
@@ -100,8 +110,9 @@ impl Page<'_> {
 
     fn block(&mut self, block: &Block) {
         let kind = match block {
+            Block::Finding(block) => return self.block(block),
             Block::Paragraph(_) | Block::Formula(_) | Block::Heading(_) => Kind::Paragraph,
-            Block::Item(_) | Block::Worked(_) | Block::Warning(_) => Kind::Line,
+            Block::Item(_) | Block::Worked(_) | Block::Blank(_) | Block::Warning(_) => Kind::Line,
             Block::Matrix(_) | Block::HeatMap(_) => Kind::Figure,
         };
         let together = kind == Kind::Line && matches!(self.last, Kind::Line | Kind::Colon);
@@ -126,7 +137,16 @@ impl Page<'_> {
                 let text = format!("{}{TIED}{text}", self.words.warning());
                 self.wrapped(&text, INDENT, INDENT + 2, Style::Bold);
             }
+            Block::Finding(_) => {}
             Block::Worked(worked) => self.worked(worked),
+            Block::Blank(blank) => {
+                self.line(
+                    INDENT,
+                    &printed::blank(blank, self.width - INDENT),
+                    Style::Plain,
+                );
+                self.out.push('\n');
+            }
             Block::Matrix(matrix) => {
                 let lines = matrix::lines(matrix, self.settings.digits, self.width - INDENT);
                 for line in &lines.lines {

@@ -4,7 +4,10 @@
 //! Numbers arrive as they are to be printed; indices and sizes as they are.
 
 mod en;
+mod sheet;
 mod zh;
+
+pub(crate) use sheet::Sheet;
 
 use crate::Lang;
 use qkv::StepName;
@@ -109,7 +112,7 @@ pub(crate) trait Back {
 }
 
 /// Every sentence of a language.
-pub(crate) trait Words: Front + Back {
+pub(crate) trait Words: Front + Back + Sheet {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;
     fn axes(&self, step: StepName) -> &'static str;

@@ -8,10 +8,11 @@ mod projection;
 mod run;
 mod scores;
 mod softmax;
+mod task;
 mod values;
 mod visibility;
 
-use crate::explanation::Explanation;
+use crate::explanation::{Explanation, Part};
 use crate::words::Words;
 use crate::{Settings, Subject};
 use run::Run;
@@ -23,16 +24,38 @@ pub(crate) fn explain(
     words: &dyn Words,
 ) -> Explanation {
     let run = Run::new(subject, settings, words);
-    let mut parts = projection::parts(&run);
-    parts.extend(position::parts(&run));
-    parts.extend(scores::parts(&run));
-    parts.extend(softmax::parts(&run));
-    parts.extend(values::parts(&run));
-    parts.extend(merge::parts(&run));
-    parts.extend(closing::parts(&run));
     Explanation {
         title: words.title(),
         opening: opening::blocks(&run),
-        parts,
+        parts: parts(&run),
+        data: None,
     }
+}
+
+/// The same calculation as a task, results still in it; none if it is too large for a pencil.
+pub(crate) fn task(
+    subject: &Subject<'_>,
+    settings: &Settings,
+    words: &dyn Words,
+) -> Option<Explanation> {
+    let run = Run::new(subject, settings, words);
+    let mut parts = parts(&run);
+    task::add_exp(&run, &mut parts);
+    (!run.large).then(|| Explanation {
+        title: words.exercise_title(),
+        opening: task::opening(&run),
+        parts,
+        data: None,
+    })
+}
+
+fn parts(run: &Run<'_>) -> Vec<Part> {
+    let mut parts = projection::parts(run);
+    parts.extend(position::parts(run));
+    parts.extend(scores::parts(run));
+    parts.extend(softmax::parts(run));
+    parts.extend(values::parts(run));
+    parts.extend(merge::parts(run));
+    parts.extend(closing::parts(run));
+    parts
 }

@@ -14,30 +14,8 @@ pub(super) fn blocks(run: &Run<'_>) -> Vec<Block> {
         blocks.push(Block::Paragraph(words.built_in()));
     }
     blocks.push(Block::Paragraph(words.novice()));
-    blocks.push(Block::Formula(
-        "Attention(Q,K,V) = softmax(QKᵀ/√d_k + mask)·V".into(),
-    ));
-    blocks.push(Block::Paragraph(words.sizes(
-        run.queries,
-        run.keys,
-        run.dk,
-        run.dv,
-    )));
-    if run.heads != 1 || run.kv_heads != 1 || run.batch != 1 {
-        blocks.push(Block::Paragraph(words.heads(
-            run.batch,
-            run.heads,
-            run.kv_heads,
-        )));
-    }
-    let options = options(run);
-    if !options.is_empty() {
-        blocks.push(Block::Paragraph(words.options_follow()));
-        blocks.extend(options.into_iter().map(Block::Item));
-    }
-    for note in &run.subject.notes {
-        blocks.push(Block::Item(note.clone()));
-    }
+    blocks.extend(sizes(run));
+    blocks.extend(options(run));
     blocks.push(Block::Paragraph(words.how_numbers_are_shown(run.digits)));
     if run.large {
         let weights = run.batch * run.heads * run.queries * run.keys;
@@ -53,6 +31,35 @@ pub(super) fn blocks(run: &Run<'_>) -> Vec<Block> {
     if has_small_numbers(run) {
         blocks.push(Block::Paragraph(words.small_numbers(run.digits)));
     }
+    blocks
+}
+
+/// The formula and the shapes of this run.
+pub(super) fn sizes(run: &Run<'_>) -> Vec<Block> {
+    let words = run.words;
+    let mut blocks = vec![
+        Block::Formula("Attention(Q,K,V) = softmax(QKᵀ/√d_k + mask)·V".into()),
+        Block::Paragraph(words.sizes(run.queries, run.keys, run.dk, run.dv)),
+    ];
+    if run.heads != 1 || run.kv_heads != 1 || run.batch != 1 {
+        blocks.push(Block::Paragraph(words.heads(
+            run.batch,
+            run.heads,
+            run.kv_heads,
+        )));
+    }
+    blocks
+}
+
+/// The options in force and the caller's remarks.
+pub(super) fn options(run: &Run<'_>) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let options = in_force(run);
+    if !options.is_empty() {
+        blocks.push(Block::Paragraph(run.words.options_follow()));
+        blocks.extend(options.into_iter().map(Block::Item));
+    }
+    blocks.extend(run.subject.notes.iter().cloned().map(Block::Item));
     blocks
 }
 
@@ -80,7 +87,7 @@ fn has_small_numbers(run: &Run<'_>) -> bool {
 }
 
 /// The options in force, one a line.
-fn options(run: &Run<'_>) -> Vec<String> {
+fn in_force(run: &Run<'_>) -> Vec<String> {
     let words = run.words;
     let block = run.subject.block;
     let attention = &block.attention;

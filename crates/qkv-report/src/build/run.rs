@@ -1,7 +1,7 @@
 //! What every part of the explanation asks: sizes, numbers, names, and how much to write out.
 
 use crate::entry::Number;
-use crate::explanation::{Block, Matrix, Part, Shape, Worked};
+use crate::explanation::{Block, Cell, Matrix, Part, Shape, Worked};
 use crate::expr::Expr;
 use crate::number::{percent, shown};
 use crate::words::Words;
@@ -250,7 +250,10 @@ impl<'a> Run<'a> {
                     None => j.to_string(),
                 })
                 .collect(),
-            values,
+            cells: values
+                .into_iter()
+                .map(|row| row.into_iter().map(Cell::Number).collect())
+                .collect(),
         })
     }
 
@@ -381,11 +384,17 @@ pub(crate) fn worked(
     value: impl Into<Number>,
 ) -> Block {
     Block::Worked(Worked {
+        number: None,
         label: label.into(),
         chain,
         value: value.into(),
         more_digits: 0,
     })
+}
+
+/// A paragraph that tells results.
+pub(crate) fn finding(text: String) -> Block {
+    Block::Finding(Box::new(Block::Paragraph(text)))
 }
 
 /// The `[rows, columns]` of a tensor at leading indices.

@@ -1,6 +1,6 @@
 //! From queries and keys to the scores that enter the softmax.
 
-use super::run::{Run, worked};
+use super::run::{Run, finding, worked};
 use super::visibility;
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, Function, call, dot, minus, num, over, times};
@@ -62,8 +62,7 @@ fn scores(run: &Run<'_>) -> Part {
         let row = run
             .step(StepName::Scores)
             .map_or(&[][..], |s| s.row(&[b, h, i]));
-        part.blocks
-            .extend(best_match(run, i, row).map(Block::Paragraph));
+        part.blocks.extend(best_match(run, i, row).map(finding));
     }
     part
 }

@@ -1,6 +1,6 @@
 //! From scores to weights, row by row.
 
-use super::run::{Run, worked};
+use super::run::{Run, finding, worked};
 use crate::explanation::{Block, HeatMap, Part};
 use crate::expr::{Expr, Function, Rest, call, minus, num, over, sum, times};
 use qkv::{Sinks, StepName};
@@ -130,7 +130,7 @@ fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
         && total.is_finite()
     {
         let share = run.percent(weight(best));
-        part.blocks.push(Block::Paragraph(words.row_meaning(
+        part.blocks.push(finding(words.row_meaning(
             i,
             best,
             &share,
@@ -216,8 +216,8 @@ fn dropped(run: &Run<'_>) -> Part {
                 .step(StepName::Dropped)
                 .map_or(&[][..], |s| s.row(&[b, h, i]));
             let total: f64 = row.iter().sum();
-            part.blocks
-                .push(Block::Item(words.dropout_sum(i, &run.show(total))));
+            let sum = Block::Item(words.dropout_sum(i, &run.show(total)));
+            part.blocks.push(Block::Finding(Box::new(sum)));
         }
         part.blocks
             .push(run.score_matrix(StepName::Dropped, "w'", [b, h]));

@@ -1,6 +1,6 @@
 //! The weighted sum of the values, and lse.
 
-use super::run::{Run, worked};
+use super::run::{Run, finding, worked};
 use super::softmax::push_rest;
 use crate::explanation::{Block, Part};
 use crate::expr::{Function, call, num, sum, times};
@@ -80,7 +80,7 @@ fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
     {
         let share = run.percent(weight(best));
         let near = weight(best) > 0.5;
-        part.blocks.push(Block::Paragraph(run.words.output_meaning(
+        part.blocks.push(finding(run.words.output_meaning(
             i,
             best,
             &share,

@@ -4,7 +4,7 @@ use crate::expr::TIED;
 use unicode_width::UnicodeWidthChar;
 
 /// Columns that a text takes; a Chinese character takes two.
-pub(super) fn columns(text: &str) -> usize {
+pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 

@@ -2,6 +2,7 @@
 
 mod back;
 mod front;
+mod sheet;
 
 use super::{Projection, Reason, Words, ranges, shifted, signed};
 use crate::number::count;
