@@ -8,6 +8,8 @@ use qkv::{AnyView, Attention, Dropout, Inputs, Sinks, StepName, Steps, Tensor, d
 pub struct Recomputed {
     /// The mistake.
     pub mistake: Mistake,
+    /// The factor on q·k.
+    pub factor: f64,
     /// What enters the softmax, −∞ where a key is dropped, `[B, H, L_q, L_k]`.
     pub logits: Tensor<f64>,
     /// The weights before dropout, `[B, H, L_q, L_k]`.
@@ -107,6 +109,7 @@ pub fn recompute(mistake: Mistake, attention: &Attention<'_>, steps: &Steps) -> 
     let output = Tensor::new(&[batch, heads, queries, width], output).ok()?;
     Some(Recomputed {
         mistake,
+        factor,
         logits: Tensor::new(shape, logits).ok()?,
         max_weight_error: largest_difference(&weights, steps.get(StepName::Weights)?),
         max_abs_error: largest_difference(&output, steps.get(StepName::Output)?),

@@ -5,6 +5,7 @@ mod help;
 mod inputs;
 mod layer;
 mod masks;
+mod more;
 mod output;
 mod values;
 
@@ -12,6 +13,7 @@ pub use backward::BackwardArgs;
 pub use inputs::{InputArgs, Layout};
 pub use layer::LayerArgs;
 pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
+pub use more::MoreArgs;
 pub use output::{Color, Format, Language, OutputArgs};
 pub use values::{Init, Lengths};
 
@@ -80,6 +82,9 @@ pub struct ExplainArgs {
     /// The gradient.
     #[command(flatten)]
     pub gradient: BackwardArgs,
+    /// What else to show.
+    #[command(flatten)]
+    pub more: MoreArgs,
     /// Format, language, look.
     #[command(flatten)]
     pub output: OutputArgs,

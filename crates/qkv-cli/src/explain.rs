@@ -7,6 +7,7 @@ use crate::args::ExplainArgs;
 use crate::arrays::{Axes, Reader};
 use crate::error::{Error, Names, Result};
 use crate::memory::Sizes;
+use crate::more::{self, Computed};
 use crate::options::{Norms, Options, Position};
 use crate::output::{self, Target};
 use crate::weights::{self, Setting, Weights};
@@ -227,12 +228,18 @@ impl Run<'_> {
             built_in,
             notes,
         } = shown;
+        let computed = Computed {
+            block,
+            steps,
+            origin,
+        };
         let subject = Subject {
             block,
             steps,
             origin,
             past_len,
             backward,
+            more: more::read(&self.args.more, computed)?,
             built_in,
             notes,
         };

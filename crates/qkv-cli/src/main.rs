@@ -9,6 +9,7 @@ mod draw;
 mod error;
 mod explain;
 mod memory;
+mod more;
 mod options;
 mod output;
 mod weights;

@@ -129,6 +129,7 @@ fn help_short_and_long() {
         "--residual",
         "--backward",
         "--grad-output",
+        "--contrast",
     ] {
         assert!(
             short.out.contains(option) && long.out.contains(option),

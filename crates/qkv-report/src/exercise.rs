@@ -272,7 +272,7 @@ impl Maker<'_> {
             }
             Block::Matrix(matrix) => self.push_matrix(matrix, sheet, key),
             Block::HeatMap(_) | Block::Warning(_) => {}
-            Block::Finding(_) => key.blocks.push(block.clone()),
+            Block::Finding(_) | Block::Beside(_) => key.blocks.push(block.clone()),
             _ => {
                 sheet.blocks.push(block.clone());
                 key.blocks.push(block.clone());

@@ -48,6 +48,8 @@ pub(crate) enum Block {
     /// A heading inside a part, for example a head or a query.
     Heading(String),
     Matrix(Matrix),
+    /// Matrices to compare, side by side where there is room.
+    Beside(Vec<Matrix>),
     Worked(Worked),
     /// A line of an exercise, with room for its calculation.
     Blank(Blank),

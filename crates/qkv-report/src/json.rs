@@ -1,5 +1,7 @@
 //! Every intermediate in full precision, for programs.
 
+mod more;
+
 use crate::{Origin, Subject};
 use qkv::position::{Pairing, Rotary, Scaling};
 use qkv::{
@@ -19,6 +21,10 @@ use serde_json::{Map, Value, json};
 /// With a gradient there are two more: `"gradients"`, listed as the steps are, and, if one entry was
 /// checked, `"finite_difference": {"of": …, "index": […], "value": …, "step": …, "loss_plus": …,
 /// "loss_minus": …, "quotient": …, "gradient": …}`.
+///
+/// What else the caller asked for has a key of its own: `"contrast": [{"id": …, "parameters": {…},
+/// "weights": …, "output": …, "max_abs_error": …}, …]`, where the error is the largest difference to
+/// the right output.
 ///
 /// `values` are nested as `shape` says. Numbers are the run's `f64`, bit for bit; those that are
 /// not finite are the strings `"inf"`, `"-inf"` and `"nan"`. A step or an option that is not in
@@ -49,6 +55,7 @@ pub fn json(subject: &Subject<'_>) -> Value {
             run["finite_difference"] = difference(check);
         }
     }
+    more::put(&subject.more, &mut run);
     run
 }
 
@@ -59,7 +66,7 @@ fn listed<'a>(arrays: impl Iterator<Item = (&'static str, &'a Tensor<f64>)>) -> 
             json!({
                 "name": name,
                 "shape": tensor.shape(),
-                "values": nested(tensor.shape(), &mut tensor.data().iter().map(|v| number(*v))),
+                "values": values(tensor),
             })
         })
         .collect()
@@ -76,6 +83,13 @@ fn difference(check: &FiniteDifference) -> Value {
         "quotient": number(check.quotient),
         "gradient": number(check.gradient),
     })
+}
+
+fn values(tensor: &Tensor<f64>) -> Value {
+    nested(
+        tensor.shape(),
+        &mut tensor.data().iter().map(|v| number(*v)),
+    )
 }
 
 /// Takes the numbers one by one, row-major, into arrays of the shape.

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use qkv::{Block, Inputs, View};
-//! use qkv_report::{Origin, Settings, Subject, json, text};
+//! use qkv_report::{More, Origin, Settings, Subject, json, text};
 //!
 //! let identity = [1.0, 0.0, 0.0, 1.0];
 //! let v = [2.0, 0.0, 0.0, 4.0];
@@ -23,6 +23,7 @@
 //!     origin: Origin::Given,
 //!     past_len: 0,
 //!     backward: None,
+//!     more: More::default(),
 //!     built_in: false,
 //!     notes: Vec::new(),
 //! };
@@ -38,6 +39,7 @@ mod explanation;
 mod expr;
 mod json;
 mod markdown;
+mod more;
 mod notation;
 mod number;
 mod printed;
@@ -47,6 +49,7 @@ mod words;
 pub use exercise::{Exercise, TooLong, exercise};
 pub use json::json;
 pub use markdown::markdown;
+pub use more::More;
 pub use text::text;
 
 /// The language of the text.
@@ -99,6 +102,8 @@ pub struct Subject<'a> {
     pub past_len: usize,
     /// The gradient, if it is to be worked out too.
     pub backward: Option<Backward<'a>>,
+    /// What else is shown, if the caller asked for it.
+    pub more: More,
     /// Whether this is the built-in example, which the text then says.
     pub built_in: bool,
     /// Remarks of the caller, in the language of the text, for example how weights were drawn.

@@ -116,6 +116,7 @@ impl Page<'_> {
                 self.push(&format!("> **{mark}** {}", escaped(text)));
             }
             Block::Matrix(matrix) => self.matrix(matrix),
+            Block::Beside(matrices) => matrices.iter().for_each(|matrix| self.matrix(matrix)),
             Block::HeatMap(map) => self.heat_map(map),
         }
     }

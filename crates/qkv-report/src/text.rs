@@ -5,7 +5,7 @@ mod matrix;
 mod wrap;
 
 use crate::build;
-use crate::explanation::{Block, Explanation, Part, Worked};
+use crate::explanation::{Block, Explanation, Matrix, Part, Worked};
 use crate::expr::{TIED, joined};
 use crate::printed::{self, Line, Lines};
 use crate::words::{self, Words};
@@ -113,7 +113,7 @@ impl Page<'_> {
             Block::Finding(block) => return self.block(block),
             Block::Paragraph(_) | Block::Formula(_) | Block::Heading(_) => Kind::Paragraph,
             Block::Item(_) | Block::Worked(_) | Block::Blank(_) | Block::Warning(_) => Kind::Line,
-            Block::Matrix(_) | Block::HeatMap(_) => Kind::Figure,
+            Block::Matrix(_) | Block::Beside(_) | Block::HeatMap(_) => Kind::Figure,
         };
         let together = kind == Kind::Line && matches!(self.last, Kind::Line | Kind::Colon);
         if !together && !matches!(self.last, Kind::Start | Kind::Heading) {
@@ -147,16 +147,8 @@ impl Page<'_> {
                 );
                 self.out.push('\n');
             }
-            Block::Matrix(matrix) => {
-                let lines = matrix::lines(matrix, self.settings.digits, self.width - INDENT);
-                for line in &lines.lines {
-                    self.line(INDENT, line, Style::Plain);
-                }
-                if let Some(needed) = lines.needed {
-                    let text = self.words.how_to_widen(needed + INDENT);
-                    self.wrapped(&text, INDENT, INDENT, Style::Dim);
-                }
-            }
+            Block::Matrix(matrix) => self.matrices(std::slice::from_ref(matrix)),
+            Block::Beside(matrices) => self.matrices(matrices),
             Block::HeatMap(map) => {
                 self.wrapped(&map.name, 0, 0, Style::Plain);
                 let map = heat::draw(map, self.width - INDENT, self.settings);
@@ -168,6 +160,27 @@ impl Page<'_> {
                     None => self.words.legend(&map.largest),
                 };
                 self.wrapped(&legend, INDENT, INDENT, Style::Dim);
+            }
+        }
+    }
+
+    /// Matrices side by side, as many as there is room for, and the others below.
+    fn matrices(&mut self, matrices: &[Matrix]) {
+        let room = self.width - INDENT;
+        let drawn = matrices
+            .iter()
+            .map(|matrix| matrix::lines(matrix, self.settings.digits, room))
+            .collect();
+        for (at, figure) in matrix::rows(drawn, room).into_iter().enumerate() {
+            if at > 0 {
+                self.out.push('\n');
+            }
+            for line in &figure.lines {
+                self.line(INDENT, line, Style::Plain);
+            }
+            if let Some(needed) = figure.needed {
+                let text = self.words.how_to_widen(needed + INDENT);
+                self.wrapped(&text, INDENT, INDENT, Style::Dim);
             }
         }
     }

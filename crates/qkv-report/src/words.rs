@@ -3,10 +3,12 @@
 //!
 //! Numbers arrive as they are to be printed; indices and sizes as they are.
 
+mod contrast;
 mod en;
 mod sheet;
 mod zh;
 
+pub(crate) use contrast::{Contrasts, Factors, Same};
 pub(crate) use sheet::Sheet;
 
 use crate::Lang;
@@ -112,7 +114,7 @@ pub(crate) trait Back {
 }
 
 /// Every sentence of a language.
-pub(crate) trait Words: Front + Back + Sheet {
+pub(crate) trait Words: Front + Back + Sheet + Contrasts {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;
     fn axes(&self, step: StepName) -> &'static str;

@@ -39,9 +39,18 @@ fn its_numbers_are_those_of_the_text() {
             for lang in [Lang::En, Lang::Zh] {
                 let settings = settings(lang, 100_000);
                 let text = text(&problem.subject, &settings);
-                let mut text = text.lines().map(bare);
+                let text: Vec<Vec<String>> = text.lines().map(bare).collect();
+                let mut rest = text.iter();
                 for line in numbers(&markdown(&problem.subject, &settings)) {
-                    assert!(text.any(|other| other == line), "seed {seed}: {line:?}");
+                    let mut ahead = rest.clone();
+                    if ahead.any(|other| *other == line) {
+                        rest = ahead;
+                    } else {
+                        // The text puts matrices side by side.
+                        let part =
+                            |other: &Vec<String>| other.windows(line.len()).any(|w| w == line);
+                        assert!(text.iter().any(part), "seed {seed}: {line:?}");
+                    }
                     compared += 1;
                 }
             }

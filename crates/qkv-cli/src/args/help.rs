@@ -38,6 +38,9 @@ Examples:
         --documents 2,3
   A page for a class, in Markdown:
     $ qkv explain --causal -o attention.md
+  What common mistakes would have given, beside the right numbers:
+    $ qkv explain --q \"1 0; 2 1; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1 0; 0 2; 3 1\" --causal \\
+        --contrast
   Every step into a file, and arrays out of one:
     $ qkv explain -o steps.safetensors
     $ qkv explain --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v

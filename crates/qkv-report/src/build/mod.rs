@@ -1,6 +1,8 @@
 //! From the steps of a run to their explanation.
 
+mod beside;
 mod closing;
+mod contrast;
 mod merge;
 mod opening;
 mod position;
@@ -24,10 +26,12 @@ pub(crate) fn explain(
     words: &dyn Words,
 ) -> Explanation {
     let run = Run::new(subject, settings, words);
+    let mut parts = parts(&run);
+    parts.extend(contrast::parts(&run));
     Explanation {
         title: words.title(),
         opening: opening::blocks(&run),
-        parts: parts(&run),
+        parts,
         data: None,
     }
 }

@@ -12,6 +12,8 @@ pub(super) struct Lines {
 }
 
 const GAP: usize = 2;
+/// Between two matrices.
+const BETWEEN: usize = 4;
 
 /// One column, every cell as wide as the widest.
 struct Column {
@@ -65,6 +67,39 @@ pub(super) fn lines(matrix: &Matrix, digits: usize, width: usize) -> Lines {
         lines,
         needed: (needed > width).then_some(needed),
     }
+}
+
+/// Puts matrices beside each other where they fit into the width.
+pub(super) fn rows(matrices: Vec<Lines>, width: usize) -> Vec<Lines> {
+    let mut rows: Vec<Lines> = Vec::new();
+    for matrix in matrices {
+        match rows.last_mut() {
+            Some(row) if fits(row, &matrix, width) => {
+                let left = widest(row);
+                row.lines
+                    .resize(row.lines.len().max(matrix.lines.len()), String::new());
+                for (line, more) in row.lines.iter_mut().zip(&matrix.lines) {
+                    *line = padded(line, left + BETWEEN) + more;
+                }
+            }
+            _ => rows.push(matrix),
+        }
+    }
+    rows
+}
+
+fn fits(row: &Lines, matrix: &Lines, width: usize) -> bool {
+    let whole = row.needed.is_none() && matrix.needed.is_none();
+    whole && widest(row) + BETWEEN + widest(matrix) <= width
+}
+
+fn widest(lines: &Lines) -> usize {
+    lines
+        .lines
+        .iter()
+        .map(|line| columns(line))
+        .max()
+        .unwrap_or(0)
 }
 
 fn column(header: &str, cells: impl Iterator<Item = String>) -> Column {

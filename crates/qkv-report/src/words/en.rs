@@ -1,6 +1,7 @@
 //! English.
 
 mod back;
+mod contrast;
 mod front;
 mod sheet;
 

@@ -5,7 +5,8 @@ use qkv::{
     Alibi, Attention, Bias, Block, Causal, Documents, Dropout, Inputs, KeyLengths, Layer, Linear,
     Mask, RmsNorm, Scale, Sinks, Steps, Tensor, View, Window,
 };
-use qkv_report::{Lang, Origin, Settings, Subject};
+use qkv_check::contrast;
+use qkv_report::{Lang, More, Origin, Settings, Subject};
 
 /// A small generator: xorshift64*.
 pub struct Draw(u64);
@@ -176,7 +177,10 @@ pub fn with_problem(seed: u64, check: impl FnOnce(&Problem<'_>)) {
         }
         let steps = block.steps(&inputs).unwrap();
         check(&Problem {
-            subject: subject(&block, &steps, Origin::Given, past),
+            subject: Subject {
+                more: more(draw, &block, &steps),
+                ..subject(&block, &steps, Origin::Given, past)
+            },
             inputs: Some(inputs),
         });
         return;
@@ -205,9 +209,22 @@ pub fn with_problem(seed: u64, check: impl FnOnce(&Problem<'_>)) {
         context: context.as_ref(),
     };
     check(&Problem {
-        subject: subject(&layer.block, &steps, origin, past),
+        subject: Subject {
+            more: more(draw, &layer.block, &steps),
+            ..subject(&layer.block, &steps, origin, past)
+        },
         inputs: None,
     });
+}
+
+/// What else to show.
+fn more(draw: &mut Draw, block: &Block<'_>, steps: &Steps) -> More {
+    let mut more = More::default();
+    if draw.sometimes() {
+        let width = 1 + draw.below(9);
+        more.contrast = contrast(&block.attention, steps, width).unwrap();
+    }
+    more
 }
 
 pub fn subject<'a>(
@@ -222,6 +239,7 @@ pub fn subject<'a>(
         origin,
         past_len,
         backward: None,
+        more: More::default(),
         built_in: false,
         notes: Vec::new(),
     }
