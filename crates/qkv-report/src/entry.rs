@@ -1,6 +1,6 @@
 //! A number of the calculation, and which one it is.
 
-use qkv::{StepName, Tensor};
+use qkv::Tensor;
 
 /// A number, with the place it has in the calculation if it has one.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,16 +29,26 @@ impl Number {
         }
     }
 
-    /// A value of a step that the engine does not hand out.
-    pub(crate) fn named(name: StepName, index: &[usize], value: f64) -> Number {
+    /// A value that goes by this name.
+    pub(crate) fn named(name: &'static str, index: &[usize], value: f64) -> Number {
         Number {
             value,
             entry: Some(Entry {
-                of: name.as_str(),
+                of: name,
                 index: index.to_vec(),
             }),
         }
     }
+}
+
+/// The index of element `at` of an array, row-major.
+pub(crate) fn index(shape: &[usize], mut at: usize) -> Vec<usize> {
+    let mut index = vec![0; shape.len()];
+    for (axis, &size) in shape.iter().enumerate().rev() {
+        index[axis] = at % size;
+        at /= size;
+    }
+    index
 }
 
 impl From<f64> for Number {

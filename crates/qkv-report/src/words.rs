@@ -3,6 +3,7 @@
 //!
 //! Numbers arrive as they are to be printed; indices and sizes as they are.
 
+pub(crate) mod backward;
 mod contrast;
 mod en;
 mod sheet;
@@ -12,6 +13,7 @@ pub(crate) use contrast::{Contrasts, Factors, Same};
 pub(crate) use sheet::Sheet;
 
 use crate::Lang;
+use backward::Backward;
 use qkv::StepName;
 
 /// The words of a language.
@@ -114,7 +116,7 @@ pub(crate) trait Back {
 }
 
 /// Every sentence of a language.
-pub(crate) trait Words: Front + Back + Sheet + Contrasts {
+pub(crate) trait Words: Front + Back + Backward + Sheet + Contrasts {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;
     fn axes(&self, step: StepName) -> &'static str;

@@ -1,5 +1,6 @@
 //! From the steps of a run to their explanation.
 
+mod backward;
 mod beside;
 mod closing;
 mod contrast;
@@ -61,5 +62,6 @@ fn parts(run: &Run<'_>) -> Vec<Part> {
     parts.extend(values::parts(run));
     parts.extend(merge::parts(run));
     parts.extend(closing::parts(run));
+    parts.extend(backward::parts(run));
     parts
 }

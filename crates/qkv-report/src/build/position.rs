@@ -21,16 +21,16 @@ pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
 }
 
 /// Queries or keys, before and after.
-struct Side {
-    letter: char,
-    from: StepName,
-    to: StepName,
-    heads: usize,
+pub(super) struct Side {
+    pub letter: char,
+    pub from: StepName,
+    pub to: StepName,
+    pub heads: usize,
     /// Rows that were cached and stay as they are.
-    past: usize,
+    pub past: usize,
 }
 
-fn sides(run: &Run<'_>, q: [StepName; 2], k: [StepName; 2]) -> [Side; 2] {
+pub(super) fn sides(run: &Run<'_>, q: [StepName; 2], k: [StepName; 2]) -> [Side; 2] {
     let side = |letter, [from, to]: [StepName; 2], heads, past| Side {
         letter,
         from,
@@ -46,12 +46,12 @@ fn sides(run: &Run<'_>, q: [StepName; 2], k: [StepName; 2]) -> [Side; 2] {
 
 impl Side {
     /// The `[batch, head]` worked out.
-    fn groups(&self, run: &Run<'_>) -> Vec<[usize; 2]> {
+    pub(super) fn groups(&self, run: &Run<'_>) -> Vec<[usize; 2]> {
         let all = (0..run.batch).flat_map(|b| (0..self.heads).map(move |h| [b, h]));
         all.take(if run.large { 1 } else { usize::MAX }).collect()
     }
 
-    fn heading(&self, run: &Run<'_>, [b, h]: [usize; 2]) -> Block {
+    pub(super) fn heading(&self, run: &Run<'_>, [b, h]: [usize; 2]) -> Block {
         let batch = (run.batch > 1).then_some(b);
         let head = (self.heads > 1).then_some(h);
         let name = self.letter.to_uppercase();
@@ -62,7 +62,7 @@ impl Side {
     }
 
     /// The rows worked out, counted with the cached ones.
-    fn rows(&self, run: &Run<'_>) -> Vec<usize> {
+    pub(super) fn rows(&self, run: &Run<'_>) -> Vec<usize> {
         let length = run.step(self.from).map_or(0, |step| step.shape()[2]);
         if self.letter == 'q' {
             return run.rows.clone();
@@ -145,10 +145,7 @@ fn rotation(run: &Run<'_>, rotary: &Rotary) -> Part {
     let turned = 2 * frequencies.len();
     part.blocks
         .push(Block::Paragraph(words.rotary(interleaved, turned, run.dk)));
-    let columns = |pair: usize| match rotary.pairing {
-        Pairing::Halves => (pair, pair + frequencies.len()),
-        Pairing::Interleaved => (2 * pair, 2 * pair + 1),
-    };
+    let columns = |pair| columns(rotary, frequencies.len(), pair);
     for (pair, &frequency) in frequencies.iter().enumerate() {
         if run.columns(frequencies.len()).contains(&pair) {
             let (a, b) = columns(pair);
@@ -188,8 +185,16 @@ fn rotation(run: &Run<'_>, rotary: &Rotary) -> Part {
     part
 }
 
+/// The two columns of a pair.
+pub(super) fn columns(rotary: &Rotary, pairs: usize, pair: usize) -> (usize, usize) {
+    match rotary.pairing {
+        Pairing::Halves => (pair, pair + pairs),
+        Pairing::Interleaved => (2 * pair, 2 * pair + 1),
+    }
+}
+
 /// Where a token stands for the rotation.
-fn place(run: &Run<'_>, side: &Side, b: usize, i: usize) -> i64 {
+pub(super) fn place(run: &Run<'_>, side: &Side, b: usize, i: usize) -> i64 {
     let start = match &run.subject.block.place {
         Place::Given(places) => {
             let list = places.get(b).map_or(&[][..], |list| list);

@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
 
     /// A number of a step that remembers which one it is.
     pub(crate) fn entry(&self, name: StepName, index: &[usize]) -> Number {
-        Number::named(name, index, self.at(name, index))
+        Number::named(name.as_str(), index, self.at(name, index))
     }
 
     /// The last of these steps that is in force.
@@ -272,13 +272,30 @@ impl<'a> Run<'a> {
         step: StepName,
         lead: &[usize],
     ) -> Block {
-        let shape = self.step(step).map_or(&[][..], |step| step.shape());
-        match shape.get(lead.len()..) {
+        match self.step(step) {
+            Some(tensor) => {
+                let named = (step.as_str(), tensor);
+                self.tensor_matrix(name, row_name, column_name, named, lead)
+            }
+            None => self.matrix(name.into(), row_name, column_name, Vec::new()),
+        }
+    }
+
+    /// The `[rows, columns]` of an array at leading indices, as a matrix block.
+    pub(crate) fn tensor_matrix(
+        &self,
+        name: &str,
+        row_name: char,
+        column_name: Option<char>,
+        (of, tensor): (&'static str, &Tensor<f64>),
+        lead: &[usize],
+    ) -> Block {
+        match tensor.shape().get(lead.len()..) {
             // Not copied to be left out.
             Some(&[rows, columns]) if self.too_large(rows, columns) => {
                 Block::Item(self.words.matrix_left_out(name, rows, columns))
             }
-            _ => self.matrix(name.into(), row_name, column_name, self.slice(step, lead)),
+            _ => self.matrix(name.into(), row_name, column_name, rows(of, tensor, lead)),
         }
     }
 
@@ -318,6 +335,17 @@ impl<'a> Run<'a> {
         self.at(logits, &[b, h, i, j]) != f64::NEG_INFINITY
     }
 
+    /// The keys that take part in the softmax of a row, and those of them that are written out.
+    pub(crate) fn kept_and_written(&self, row: [usize; 3]) -> [Vec<usize>; 2] {
+        let [b, h, i] = row;
+        let kept = |keys: Vec<usize>| -> Vec<usize> {
+            keys.into_iter()
+                .filter(|&j| self.takes_part([b, h, i, j]))
+                .collect()
+        };
+        [kept((0..self.keys).collect()), kept(self.keys_of(row))]
+    }
+
     /// The keys that queries of row i's document may see.
     pub(crate) fn own_keys(&self, i: usize) -> std::ops::Range<usize> {
         let Some(documents) = &self.subject.block.attention.documents else {
@@ -352,7 +380,7 @@ fn places(subject: &Subject<'_>) -> Option<definition::Places> {
 }
 
 /// Adds a name to those of the same shape.
-fn push_shape(
+pub(crate) fn push_shape(
     shapes: &mut Vec<Shape>,
     name: &'static str,
     tensor: &Tensor<f64>,
@@ -369,7 +397,7 @@ fn push_shape(
     }
 }
 
-fn part_of(steps: Vec<Shape>, heading: String, formula: &str) -> Part {
+pub(crate) fn part_of(steps: Vec<Shape>, heading: String, formula: &str) -> Part {
     Part {
         steps,
         heading,
@@ -383,12 +411,22 @@ pub(crate) fn worked(
     chain: Vec<Expr>,
     value: impl Into<Number>,
 ) -> Block {
+    precise(label, chain, value, 0)
+}
+
+/// A line that shows more decimals than the others.
+pub(crate) fn precise(
+    label: impl Into<String>,
+    chain: Vec<Expr>,
+    value: impl Into<Number>,
+    more_digits: usize,
+) -> Block {
     Block::Worked(Worked {
         number: None,
         label: label.into(),
         chain,
         value: value.into(),
-        more_digits: 0,
+        more_digits,
     })
 }
 

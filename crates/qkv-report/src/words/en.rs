@@ -1,6 +1,7 @@
 //! English.
 
 mod back;
+mod backward;
 mod contrast;
 mod front;
 mod sheet;

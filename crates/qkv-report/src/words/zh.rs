@@ -1,6 +1,7 @@
 //! Chinese.
 
 mod back;
+mod backward;
 mod contrast;
 mod front;
 mod sheet;

@@ -6,7 +6,7 @@ use qkv::{
     Mask, RmsNorm, Scale, Sinks, Steps, Tensor, View, Window,
 };
 use qkv_check::contrast;
-use qkv_report::{Lang, More, Origin, Settings, Subject};
+use qkv_report::{Backward, Lang, More, Origin, Settings, Subject};
 
 /// A small generator: xorshift64*.
 pub struct Draw(u64);
@@ -62,6 +62,48 @@ pub struct Problem<'a> {
     pub subject: Subject<'a>,
     /// The inputs of attention, for problems without projections.
     pub inputs: Option<Inputs<'a, f64>>,
+    /// Cached keys and values of problems with projections.
+    pub past: Option<(&'a Tensor<f64>, &'a Tensor<f64>)>,
+}
+
+/// Calls `check` with the problem's subject and its gradient: from ones, or from drawn numbers.
+pub fn with_gradient(problem: &Problem<'_>, seed: u64, check: impl FnOnce(&Subject<'_>)) {
+    let subject = &problem.subject;
+    let (_, result) = subject.steps.result().unwrap();
+    let given = !seed.is_multiple_of(3);
+    let grad = match given {
+        true => Draw::new(seed + 1_000).tensor(result.shape()),
+        false => Tensor::new(result.shape(), vec![1.0; result.data().len()]).unwrap(),
+    };
+    let (gradients, difference) = match (subject.origin, &problem.inputs) {
+        (Origin::Projected { layer, x, context }, _) => {
+            let past_len = subject.past_len;
+            let gradients = layer
+                .gradients(subject.steps, x, context, past_len, &grad)
+                .unwrap();
+            let difference = layer
+                .finite_difference(x, context, problem.past, &grad, &gradients)
+                .unwrap();
+            (gradients, difference)
+        }
+        (Origin::Given, Some(inputs)) => {
+            let block = subject.block;
+            let gradients = block
+                .gradients(subject.steps, subject.past_len, &grad)
+                .unwrap();
+            let difference = block.finite_difference(inputs, &grad, &gradients).unwrap();
+            (gradients, difference)
+        }
+        (Origin::Given, None) => return,
+    };
+    check(&Subject {
+        backward: Some(Backward {
+            gradients: &gradients,
+            difference: difference.as_ref(),
+            given,
+        }),
+        ..subject.clone()
+    });
 }
 
 /// Draws a problem and calls `check` with it.
@@ -182,6 +224,7 @@ pub fn with_problem(seed: u64, check: impl FnOnce(&Problem<'_>)) {
                 ..subject(&block, &steps, Origin::Given, past)
             },
             inputs: Some(inputs),
+            past: None,
         });
         return;
     }
@@ -214,6 +257,7 @@ pub fn with_problem(seed: u64, check: impl FnOnce(&Problem<'_>)) {
             ..subject(&layer.block, &steps, origin, past)
         },
         inputs: None,
+        past: cached,
     });
 }
 
