@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub enum Kind {
     Text,
     Markdown,
+    Html,
     Json,
     Safetensors,
 }
@@ -23,6 +24,7 @@ impl Kind {
         match self {
             Kind::Text => "text",
             Kind::Markdown => "markdown",
+            Kind::Html => "html",
             Kind::Json => "json",
             Kind::Safetensors => "safetensors",
         }
@@ -30,7 +32,7 @@ impl Kind {
 }
 
 /// The endings of files.
-const ENDINGS: &str = ".txt, .md, .json or .safetensors";
+const ENDINGS: &str = ".txt, .md, .html, .json or .safetensors";
 
 /// What is written, and where.
 #[derive(Debug)]
@@ -84,7 +86,7 @@ impl Target {
     /// Bytes that the result takes for each number of a step, besides the text itself.
     pub fn bytes_each(&self) -> u128 {
         match self.kind {
-            Kind::Text | Kind::Markdown => 8,
+            Kind::Text | Kind::Markdown | Kind::Html => 8,
             // The numbers, their bytes, and the file with all of them.
             Kind::Safetensors => 24,
             // A tree of values first.
@@ -112,6 +114,7 @@ impl Target {
         match self.kind {
             Kind::Text => self.write_bytes(qkv_report::text(subject, settings).as_bytes()),
             Kind::Markdown => self.write_bytes(qkv_report::markdown(subject, settings).as_bytes()),
+            Kind::Html => self.write_bytes(qkv_report::html(subject, settings).as_bytes()),
             Kind::Json => {
                 let json = qkv_report::json(subject);
                 let mut bytes = serde_json::to_vec(&json).map_err(io::Error::from)?;
@@ -168,9 +171,9 @@ fn available(format: Format) -> Result<Kind> {
     let planned = match format {
         Format::Text => return Ok(Kind::Text),
         Format::Markdown => return Ok(Kind::Markdown),
+        Format::Html => return Ok(Kind::Html),
         Format::Json => return Ok(Kind::Json),
         Format::Latex => "latex",
-        Format::Html => "html",
     };
     Err(not_yet("--format", planned.to_owned()))
 }
@@ -179,7 +182,7 @@ fn not_yet(argument: &'static str, value: String) -> Error {
     Error::Planned {
         argument,
         value,
-        instead: "text, markdown or json, or -o FILE.safetensors",
+        instead: "text, markdown, html or json, or -o FILE.safetensors",
     }
 }
 
@@ -193,7 +196,8 @@ fn ending(path: &Path) -> Result<Option<Kind>> {
         Some("md" | "markdown") => Ok(Some(Kind::Markdown)),
         Some("json") => Ok(Some(Kind::Json)),
         Some("safetensors") => Ok(Some(Kind::Safetensors)),
-        Some("tex" | "html" | "htm") => Err(not_yet("-o", path.display().to_string())),
+        Some("html" | "htm") => Ok(Some(Kind::Html)),
+        Some("tex") => Err(not_yet("-o", path.display().to_string())),
         _ => Err(Error::Value {
             argument: "-o",
             value: format!("the ending of {}", path.display()),

@@ -40,6 +40,10 @@ fn output_files_of_each_kind() {
     assert_eq!(markdown, qkv("explain --format markdown").out);
     assert!(markdown.starts_with("# "), "{markdown}");
     run("explain -o a.markdown --format markdown");
+    run("explain -o a.html --lang zh");
+    let html = fs::read_to_string(folder.path().join("a.html")).expect("html");
+    assert_eq!(html, qkv("explain --format html --lang zh").out);
+    assert!(html.starts_with("<!DOCTYPE html>\n<html lang=\"zh-CN\">"));
     run("explain --output a.txt");
     // Nothing else is left.
     let mut names: Vec<_> = fs::read_dir(folder.path())
@@ -55,7 +59,15 @@ fn output_files_of_each_kind() {
     names.sort();
     assert_eq!(
         names,
-        ["a.JSON", "a.json", "a.markdown", "a.md", "a.txt", "b"]
+        [
+            "a.JSON",
+            "a.html",
+            "a.json",
+            "a.markdown",
+            "a.md",
+            "a.txt",
+            "b"
+        ]
     );
 }
 

@@ -210,12 +210,10 @@ const CASES: &[(&str, &[&str])] = &[
     // Output.
     ("--format pdf", &["--format", "\"pdf\"", "text", "json"]),
     ("--format latex", &["--format", "latex", "planned"]),
-    ("--format html", &["--format", "html", "planned"]),
     ("--format text --json", &["--json", "--format"]),
     ("-o a.tex", &["-o", "a.tex", "planned"]),
     ("-o a.md --format text", &["-o", "a.md with --format text", "leave out --format"]),
     ("-o a.txt --format markdown", &["-o", "a.txt with --format markdown"]),
-    ("-o a.html", &["-o", "a.html", "planned"]),
     ("-o a.npy", &["-o", "a.npy", ".safetensors"]),
     ("-o result", &["-o", "result", "without an ending", "--format"]),
     ("-o a.txt --json", &["-o", "a.txt with --format json", "leave out --format"]),

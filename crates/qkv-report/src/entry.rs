@@ -17,6 +17,16 @@ pub(crate) struct Entry {
     pub index: Vec<usize>,
 }
 
+impl Entry {
+    /// An entry of the part that is at this index.
+    pub(crate) fn inside(&self, index: &[usize]) -> Entry {
+        Entry {
+            of: self.of,
+            index: [&self.index, index].concat(),
+        }
+    }
+}
+
 impl Number {
     /// A number of a tensor that goes by this name.
     pub(crate) fn of(name: &'static str, tensor: &Tensor<f64>, index: &[usize]) -> Number {

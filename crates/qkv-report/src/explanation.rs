@@ -4,7 +4,7 @@
 //! formulas up to there, so that a renderer may link a number to where it came from or typeset it,
 //! and so that an exercise is the same description with blanks in it.
 
-use crate::entry::Number;
+use crate::entry::{Entry, Number};
 use crate::expr::Expr;
 
 /// The whole worked calculation.
@@ -103,4 +103,6 @@ pub(crate) struct HeatMap {
     pub name: String,
     /// `[queries][keys]`.
     pub values: Vec<Vec<f64>>,
+    /// The step and its leading indices, if these are a step's.
+    pub at: Option<Entry>,
 }

@@ -1,6 +1,6 @@
 //! The worked calculation of attention, from a run's intermediates to something to read.
 //!
-//! [`text`] and [`markdown`] are for people: every number of the run, with the formula and the
+//! [`text`], [`markdown`] and [`html`] are for people: every number of the run, with the formula and the
 //! numbers that lead to it, in English or Chinese. [`json`] is for programs: every intermediate in
 //! full precision.
 //!
@@ -37,6 +37,8 @@ mod entry;
 mod exercise;
 mod explanation;
 mod expr;
+mod heat;
+mod html;
 mod json;
 mod markdown;
 mod more;
@@ -47,6 +49,7 @@ mod text;
 mod words;
 
 pub use exercise::{Exercise, TooLong, exercise};
+pub use html::html;
 pub use json::json;
 pub use markdown::markdown;
 pub use more::More;

@@ -11,8 +11,8 @@ use crate::text::{heat, wrap_line};
 use crate::words::{self, Words};
 use crate::{Settings, Subject};
 
-/// More columns than this, and a table is split.
-const COLUMNS: usize = 16;
+/// A table of more characters in a row is split.
+const TABLE: usize = 120;
 
 /// The worked calculation in Markdown with the tables of GitHub.
 ///
@@ -160,9 +160,7 @@ impl Page<'_> {
 
     fn matrix(&mut self, matrix: &Matrix) {
         let cells = printed::cells(matrix, self.settings.digits);
-        let columns = matrix.columns.len();
-        for first in (0..columns).step_by(COLUMNS) {
-            let part = first..columns.min(first + COLUMNS);
+        for part in printed::column_groups(matrix, &cells, TABLE) {
             self.separate(Kind::Other);
             self.row(&in_table(&matrix.name), &matrix.columns[part.clone()]);
             self.push(&format!("|:--|{}", "--:|".repeat(part.len())));

@@ -7,9 +7,12 @@ use crate::number::{shown, shown_fixed};
 use crate::text::columns;
 use crate::words::Words;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Beside numbers so much larger, a number is as good as 0 and needs no power of ten.
 const NOTHING: f64 = 1e-9;
+/// Characters between two columns.
+const GAP: usize = 2;
 
 /// Where a learner writes a number of a matrix.
 const ROOM: &str = "_______";
@@ -31,6 +34,34 @@ pub(crate) fn cells(matrix: &Matrix, digits: usize) -> Vec<Vec<String>> {
     };
     let rows = matrix.cells.iter();
     rows.map(|row| row.iter().map(print).collect()).collect()
+}
+
+/// The columns of a matrix in groups that take at most `width` characters.
+pub(crate) fn column_groups(
+    matrix: &Matrix,
+    cells: &[Vec<String>],
+    width: usize,
+) -> Vec<Range<usize>> {
+    let long = |text: &String| text.chars().count();
+    let names = matrix.rows.iter().chain([&matrix.name]).map(long);
+    let label = names.max().unwrap_or(0);
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut used = label;
+    for (c, header) in matrix.columns.iter().enumerate() {
+        let cells = cells.iter().filter_map(|row| row.get(c));
+        let own = cells.chain([header]).map(long).max().unwrap_or(0) + GAP;
+        match groups.last_mut() {
+            Some(group) if used + own <= width => {
+                group.end = c + 1;
+                used += own;
+            }
+            _ => {
+                groups.push(c..c + 1);
+                used = label + own;
+            }
+        }
+    }
+    groups
 }
 
 /// `label = formula ≈ formula ≈ value [remark]`.

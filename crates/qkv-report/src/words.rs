@@ -6,6 +6,7 @@
 pub(crate) mod backward;
 mod contrast;
 mod en;
+mod page;
 mod sheet;
 mod zh;
 
@@ -14,6 +15,7 @@ pub(crate) use sheet::Sheet;
 
 use crate::Lang;
 use backward::Backward;
+pub(crate) use page::Page;
 use qkv::StepName;
 
 /// The words of a language.
@@ -116,7 +118,7 @@ pub(crate) trait Back {
 }
 
 /// Every sentence of a language.
-pub(crate) trait Words: Front + Back + Backward + Sheet + Contrasts {
+pub(crate) trait Words: Front + Back + Backward + Sheet + Contrasts + Page {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;
     fn axes(&self, step: StepName) -> &'static str;

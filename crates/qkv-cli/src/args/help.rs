@@ -36,8 +36,9 @@ Examples:
   A window of the own key and two before it, and two packed documents:
     $ qkv explain --q \"0;0;0;0;0\" --k \"0;0;0;0;0\" --v \"1;2;3;4;5\" --causal --window 2,0 \\
         --documents 2,3
-  A page for a class, in Markdown:
+  For a class: as Markdown, and as a page for a browser, a phone or a printer:
     $ qkv explain --causal -o attention.md
+    $ qkv explain --causal -o attention.html
   What common mistakes would have given, beside the right numbers:
     $ qkv explain --q \"1 0; 2 1; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1 0; 0 2; 3 1\" --causal \\
         --contrast

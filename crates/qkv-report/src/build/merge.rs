@@ -89,9 +89,9 @@ fn residual(run: &Run<'_>) -> Part {
         'z'
     };
     let positioned = run.step(StepName::XPositioned);
-    let (x, name) = match positioned {
-        Some(positioned) => (positioned, "x'"),
-        None => (x, "x"),
+    let (x, name, entry) = match positioned {
+        Some(positioned) => (positioned, "x'", StepName::XPositioned.as_str()),
+        None => (x, "x", "x"),
     };
     let formula = format!("r[i,c] = {name}[i,c] + {letter}[i,c]");
     let mut part = run.part(&[StepName::Residual], words.heading_residual(), &formula);
@@ -102,7 +102,7 @@ fn residual(run: &Run<'_>) -> Part {
         part.blocks.extend(entry_heading(run, b));
         for &i in &run.rows {
             for c in run.columns(width) {
-                let token = Number::of("x", x, &[b, i, c]);
+                let token = Number::of(entry, x, &[b, i, c]);
                 let terms = vec![num(token), num(run.entry(before, &[b, i, c]))];
                 part.blocks.push(worked(
                     format!("r[{i},{c}]"),

@@ -1,6 +1,7 @@
 //! From scores to weights, row by row.
 
 use super::run::{Run, finding, worked};
+use crate::entry::Entry;
 use crate::explanation::{Block, HeatMap, Part};
 use crate::expr::{Expr, Function, Rest, call, minus, num, over, sum, times};
 use qkv::{Sinks, StepName};
@@ -168,6 +169,10 @@ fn push_maps(run: &Run<'_>, part: &mut Part) {
     }
     for &[b, h] in &run.maps {
         part.blocks.push(Block::HeatMap(HeatMap {
+            at: Some(Entry {
+                of: StepName::Weights.as_str(),
+                index: vec![b, h],
+            }),
             name: run.words.heat_map(run.group_name([b, h]).as_deref()),
             values: run.step(StepName::Weights).map_or(Vec::new(), |weights| {
                 (0..run.queries)

@@ -2,10 +2,10 @@
 
 use crate::Settings;
 use crate::explanation::HeatMap;
+use crate::heat::Grid;
 use crate::number::shown;
 
-/// A map in lines. Where cells are merged, the first rows of a causal mask would leave nothing of the
-/// others, so that each line has its own measure.
+/// A map in lines.
 pub(crate) struct Drawn {
     pub lines: Vec<String>,
     pub largest: String,
@@ -24,8 +24,6 @@ const COLOURS: [u8; 5] = [0, 24, 31, 38, 51];
 pub(crate) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
     let rows = map.values.len();
     let keys = map.values.first().map_or(0, Vec::len);
-    let weights = map.values.iter().flatten().copied();
-    let largest = weights.filter(|w| w.is_finite()).fold(0.0, f64::max);
     let rows_merged = rows.div_ceil(MOST_ROWS).max(1);
     let label = format!("q{rows}").len();
     let room = width.saturating_sub(label + 3).max(1);
@@ -41,7 +39,7 @@ pub(crate) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
         keys.div_ceil(room / cell).max(1)
     };
     let gap = if named { " " } else { "" };
-    let by_row = rows_merged * keys_merged > 1;
+    let grid = Grid::new(map, rows_merged, keys_merged);
 
     let mut lines = vec![header(
         keys,
@@ -50,20 +48,11 @@ pub(crate) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
         label,
         keys.div_ceil(keys_merged) * cell,
     )];
-    for first in (0..rows).step_by(rows_merged) {
-        let mut line = format!("{:<label$} ", format!("q{first}"));
+    for (row, cells) in grid.cells.iter().enumerate() {
+        let mut line = format!("{:<label$} ", format!("q{}", row * rows_merged));
         line.push_str(if named { " " } else { "│" });
-        let last = rows.min(first + rows_merged);
-        let own = map.values[first..last].iter().flatten().copied();
-        let own = own.filter(|w| w.is_finite()).fold(0.0, f64::max);
-        let full = if by_row { own } else { largest };
-        for start in (0..keys).step_by(keys_merged) {
-            let block = map.values[first..last]
-                .iter()
-                .flat_map(|row| &row[start..keys.min(start + keys_merged)]);
-            let nan = block.clone().any(|weight| weight.is_nan());
-            let heaviest = block.copied().fold(0.0, f64::max);
-            line.push_str(&shade(heaviest, full, nan, cell, settings.color));
+        for drawn in cells {
+            line.push_str(&shade(drawn.share, cell, settings.color));
             line.push_str(gap);
         }
         if !named {
@@ -73,8 +62,8 @@ pub(crate) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
     }
     Drawn {
         lines,
-        largest: shown(largest, settings.digits).text,
-        merged: by_row.then_some((rows_merged, keys_merged)),
+        largest: shown(grid.largest, settings.digits).text,
+        merged: grid.is_merged().then_some((rows_merged, keys_merged)),
     }
 }
 
@@ -93,11 +82,10 @@ fn header(keys: usize, named: bool, cell: usize, label: usize, drawn: usize) -> 
     header
 }
 
-fn shade(weight: f64, largest: f64, nan: bool, cell: usize, color: bool) -> String {
-    if nan {
+fn shade(share: f64, cell: usize, color: bool) -> String {
+    if share.is_nan() {
         return "?".repeat(cell);
     }
-    let share = if largest > 0.0 { weight / largest } else { 0.0 };
     let level = match share {
         0.0 => 0,
         ..=0.25 => 1,

@@ -4,6 +4,7 @@ mod back;
 mod backward;
 mod contrast;
 mod front;
+mod page;
 mod sheet;
 
 use super::{Projection, Reason, Words, ranges, shifted, signed};

@@ -1,5 +1,8 @@
 //! Problems with every option, drawn from a seed.
 
+pub mod numbers;
+pub mod page;
+
 use qkv::position::{Pairing, Rotary};
 use qkv::{
     Alibi, Attention, Bias, Block, Causal, Documents, Dropout, Inputs, KeyLengths, Layer, Linear,
