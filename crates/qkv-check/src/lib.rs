@@ -1,4 +1,5 @@
-//! The same numbers computed another way: under a common mistake.
+//! The same numbers computed another way: under a common mistake, with the tokens in another order,
+//! without a cache.
 //!
 //! Everything starts from the steps of a run ([`qkv::Steps`]) and is worked out again in plain
 //! `f64` loops, so that the wrong numbers can stand beside the right ones.
@@ -21,7 +22,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod decode;
 mod mistake;
+pub mod permute;
 mod recompute;
 
 pub use mistake::{Mistake, WrongScale};

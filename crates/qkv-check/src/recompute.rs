@@ -246,7 +246,7 @@ pub(crate) fn largest_difference(a: &Tensor<f64>, b: &Tensor<f64>) -> f64 {
     pairs.map(|(a, b)| difference(*a, *b)).fold(0.0, f64::max)
 }
 
-fn difference(a: f64, b: f64) -> f64 {
+pub(crate) fn difference(a: f64, b: f64) -> f64 {
     if a == b || a.is_nan() && b.is_nan() {
         0.0
     } else if a.is_nan() || b.is_nan() {

@@ -7,7 +7,7 @@ use crate::args::ExplainArgs;
 use crate::arrays::{Axes, Reader};
 use crate::error::{Error, Names, Result};
 use crate::memory::Sizes;
-use crate::more::{self, Computed};
+use crate::more::{self, Computed, DecodeStep};
 use crate::options::{Norms, Options, Position};
 use crate::output::{self, Target};
 use crate::weights::{self, Setting, Weights};
@@ -48,6 +48,7 @@ impl Run<'_> {
     fn given(&self, mut reader: Reader<'_>) -> Result<()> {
         let (inputs, layer) = (&self.args.inputs, &self.args.layer);
         refuse_layer_options(layer)?;
+        self.refuse_decode()?;
         let engine = Error::engine(Names::Given);
         let position = Position::new(&self.args.position, false)?;
         let (q_axes, k_axes) = axes(inputs)?;
@@ -104,6 +105,7 @@ impl Run<'_> {
             steps: &steps,
             origin: Origin::Given,
             past_len: arrays.past_len(),
+            full_run: None,
             backward: gradient.as_ref().map(Gradient::shown),
             built_in: inputs.q.is_none(),
             notes: self.bias_note(&options).into_iter().collect(),
@@ -161,7 +163,7 @@ impl Run<'_> {
         let norms = Norms::read(args, &mut reader)?;
         let grad_output = GradOutput::read(&self.args.gradient, &mut reader, true, inputs.layout)?;
         self.target.check_inputs(&reader)?;
-        self.check_rows(queries)?;
+        self.check_rows(if self.args.more.decode { 1 } else { queries })?;
         let past_len = past.as_ref().map_or(0, |(k, _)| k.shape()[2]);
         let sizes = Sizes {
             batch,
@@ -180,7 +182,7 @@ impl Run<'_> {
         let mut notes: Vec<String> = Vec::new();
         notes.extend(weights.note(args.init, seed, self.settings.lang));
         notes.extend(self.bias_note(&options));
-        let layer = Layer {
+        let mut layer = Layer {
             q: weights.q,
             k: weights.k,
             v: weights.v,
@@ -198,20 +200,31 @@ impl Run<'_> {
             },
             residual: args.residual,
         };
-        let past = past.as_ref().map(|(k, v)| (k, v));
-        let steps = layer.steps(&x, context.as_ref(), past).map_err(&engine)?;
+        let others = [
+            ("--context", context.is_some()),
+            ("--past-k", past.is_some()),
+        ];
+        let decode = DecodeStep::new(&self.args.more, &mut layer, &x, others)?;
+        notes.extend(decode.as_ref().map(|step| step.note(self.settings.lang)));
+        let (x, past) = match &decode {
+            Some(DecodeStep { last, .. }) => (&last.x, Some((&last.past_k, &last.past_v))),
+            None => (&x, past.as_ref().map(|(k, v)| (k, v))),
+        };
+        let past_len = past.map_or(0, |(k, _)| k.shape()[2]);
+        let steps = layer.steps(x, context.as_ref(), past).map_err(&engine)?;
         let gradient = grad_output
-            .map(|grad| grad.of_layer(&layer, (&x, context.as_ref()), past, &steps))
+            .map(|grad| grad.of_layer(&layer, (x, context.as_ref()), past, &steps))
             .transpose()?;
         self.show(Shown {
             block: &layer.block,
             steps: &steps,
             origin: Origin::Projected {
                 layer: &layer,
-                x: &x,
+                x,
                 context: context.as_ref(),
             },
             past_len,
+            full_run: decode.as_ref().map(|step| &step.full),
             backward: gradient.as_ref().map(Gradient::shown),
             built_in: false,
             notes,
@@ -224,6 +237,7 @@ impl Run<'_> {
             steps,
             origin,
             past_len,
+            full_run,
             backward,
             built_in,
             notes,
@@ -232,6 +246,8 @@ impl Run<'_> {
             block,
             steps,
             origin,
+            past_len,
+            full_run,
         };
         let subject = Subject {
             block,
@@ -247,9 +263,25 @@ impl Run<'_> {
     }
 
     /// How often the steps are held: the gradient has as many numbers, and its check needs a second
-    /// run.
+    /// run, as does whatever is compared; another order of tokens is tried by pairs of runs.
     fn copies(&self) -> u128 {
-        if self.args.gradient.backward { 3 } else { 1 }
+        let more = &self.args.more;
+        let own = if self.args.gradient.backward { 3 } else { 1 };
+        own + u128::from(more.decode)
+            + if more.permute.is_some() { 3 } else { 0 }
+            + if more.contrast { 3 } else { 0 }
+    }
+
+    fn refuse_decode(&self) -> Result<()> {
+        match self.args.more.decode {
+            false => Ok(()),
+            true => Err(Error::Alone {
+                argument: "--decode",
+                needed: "--x",
+                remedy: "it starts from tokens; for a step from q, k and v give the cache as \
+                         --past-k and --past-v",
+            }),
+        }
     }
 
     fn check_rows(&self, queries: usize) -> Result<()> {
@@ -289,6 +321,7 @@ struct Shown<'a> {
     steps: &'a Steps,
     origin: Origin<'a>,
     past_len: usize,
+    full_run: Option<&'a Steps>,
     backward: Option<Backward<'a>>,
     built_in: bool,
     notes: Vec<String>,

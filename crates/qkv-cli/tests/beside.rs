@@ -52,3 +52,143 @@ fn b038_the_width_of_the_model_is_that_of_all_heads_or_of_x() {
         qkv("explain --lang en --x '1 0 2; 0 1 1' --init xavier --heads 2 --dk 4 --contrast").out;
     assert!(text.contains("the width of x, 3"), "{text}");
 }
+
+fn says(line: &str, words: &[&str]) {
+    let ran = qkv(line);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+    // Wherever a line breaks.
+    let text: Vec<&str> = ran.out.split_whitespace().collect();
+    let text = text.join(" ");
+    for words in words {
+        assert!(text.contains(words), "{line}: no {words:?} in {text}");
+    }
+}
+
+#[test]
+fn permuted_tokens_in_every_kind_of_run() {
+    let x = "--x '1 0 2 1; 0 1 1 0; 2 1 0 1' --init xavier --heads 2";
+    says(
+        &format!("explain --lang en {x} --permute 2,0,1"),
+        &["The outputs are the same rows in the new order"],
+    );
+    for option in [
+        "--position sinusoidal",
+        "--position rotary",
+        "--position rotary-interleaved",
+        "--alibi",
+        "--causal",
+        "--window 1,0",
+        "--kv-lengths 2",
+        "--documents 1,2",
+        "--dropout 0.5",
+    ] {
+        let name = match option.split_once(' ') {
+            Some(("--position", _)) | None => option,
+            Some((name, _)) => name,
+        };
+        says(
+            &format!("explain --lang en {x} {option} --permute 2,0,1"),
+            &[
+                "The outputs are not the same rows",
+                &format!("{name} alone: largest difference"),
+                "It is responsible",
+            ],
+        );
+        let found = json(&format!("{x} {option} --permute 2,0,1"));
+        assert_eq!(found["permute"]["equal"], false, "{option}");
+    }
+    let found = json(&format!(
+        "{THREE} --keep '1 0 1; 1 1 0; 0 1 1' --permute 1,2,0"
+    ));
+    assert_eq!(found["permute"]["equal"], true);
+    let plain = json(THREE);
+    let rows = |json: &Value| numbers(&json["steps"].as_array().expect("steps")[9]["values"]);
+    let with = json(&format!("{THREE} --permute 1,2,0"));
+    assert_eq!(rows(&with), rows(&plain));
+    let (was, is) = (rows(&plain), numbers(&with["permute"]["output"]));
+    assert!(
+        close(&is, &[was[1], was[2], was[0]], 1e-13),
+        "{was:?} {is:?}"
+    );
+}
+
+/// B108: the step of the last token is the last row of the run over all, bit for bit.
+#[test]
+fn b108_decode_from_tokens() {
+    let x = "--x '1 0 2 1; 0 1 1 0; 2 1 0 1; 1 1 1 0' --init xavier --heads 2 --residual --seed 3";
+    for options in [
+        "",
+        "--causal",
+        "--causal --position rotary",
+        "--position sinusoidal --alibi --window 2,0",
+        "--causal -1 --keep '1 0 1 1; 1 1 0 1; 0 1 1 1; 1 1 0 1'",
+        "--kv-lengths 3 --causal bottom-right",
+        "--bias '0 1 2 3; 1 0 1 0; 1 1 1 1; 0 0 2 0' --k-norm '1 2' --dropout 0.3",
+    ] {
+        let full = json(&format!("{x} {options}"));
+        let step = json(&format!("{x} {options} --decode"));
+        assert_eq!(step["decode"]["equal"], true, "{options}");
+        assert_eq!(step["decode"]["max_abs_difference"], 0.0, "{options}");
+        assert_eq!(step["options"]["past"], 3);
+        let last = |json: &Value, name: &str| {
+            let steps = json["steps"].as_array().expect("steps");
+            let step = steps.iter().find(|step| step["name"] == name);
+            let rows = step.expect("the step")["values"][0]
+                .as_array()
+                .expect("rows")
+                .clone();
+            rows.last().cloned()
+        };
+        assert_eq!(
+            last(&step, "residual"),
+            last(&full, "residual"),
+            "{options}"
+        );
+    }
+    says(
+        &format!("explain --lang en {x} --causal --decode"),
+        &[
+            "K and V grow 3 → 4",
+            "full run",
+            "equal in every bit",
+            "token 3 alone",
+        ],
+    );
+    says(
+        &format!("explain --lang zh {x} --causal --decode"),
+        &["3 → 4", "完整计算", "每一位都相同"],
+    );
+}
+
+#[test]
+fn refusals_name_the_option_and_the_remedy() {
+    let x = "--x '1 0; 0 1' --init xavier";
+    for (line, words) in [
+        ("--permute 0,0", "token 0 stands there 2 times"),
+        ("--permute 0,2", "there is no token 2"),
+        ("--permute 1", "token 0 is missing"),
+        (
+            "--q '1' --k '1;2' --v '1;2' --permute 0",
+            "1 queries and 2 keys",
+        ),
+        ("--past-k '1 0' --past-v '1 0' --permute 1,0", "cached keys"),
+        (
+            &format!("{x} --context '1 0; 0 1' --permute 1,0"),
+            "--context",
+        ),
+        ("--decode", "--x"),
+        (&format!("{x} --decode --documents 1,1"), "--documents"),
+        (&format!("{x} --decode --context '1 0; 0 1'"), "--context"),
+        (
+            &format!("{x} --decode --past-k '1 0' --past-v '1 0'"),
+            "--past-k",
+        ),
+        ("--x '1 0' --init xavier --decode", "at least two tokens"),
+        (&format!("{x} --decode --row 1"), "there is 1 query, row 0"),
+    ] {
+        let ran = qkv(&format!("explain {line}"));
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}");
+        assert!(ran.err.contains(words), "{line}: {}", ran.err);
+        assert!(ran.err.starts_with("qkv: --"), "{}", ran.err);
+    }
+}

@@ -130,6 +130,8 @@ fn help_short_and_long() {
         "--backward",
         "--grad-output",
         "--contrast",
+        "--permute",
+        "--decode",
     ] {
         assert!(
             short.out.contains(option) && long.out.contains(option),

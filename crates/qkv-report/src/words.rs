@@ -7,10 +7,12 @@ pub(crate) mod backward;
 mod contrast;
 mod en;
 mod page;
+mod runs;
 mod sheet;
 mod zh;
 
 pub(crate) use contrast::{Contrasts, Factors, Same};
+pub(crate) use runs::SecondRun;
 pub(crate) use sheet::Sheet;
 
 use crate::Lang;
@@ -118,7 +120,9 @@ pub(crate) trait Back {
 }
 
 /// Every sentence of a language.
-pub(crate) trait Words: Front + Back + Backward + Sheet + Contrasts + Page {
+pub(crate) trait Words:
+    Front + Back + Backward + Sheet + Contrasts + SecondRun + Page
+{
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;
     fn axes(&self, step: StepName) -> &'static str;

@@ -23,7 +23,10 @@ fn contrasted(
     };
     with_matrices(&block, three, |subject| {
         let contrast = contrast(&block.attention, subject.steps, width).unwrap();
-        let more = More { contrast };
+        let more = More {
+            contrast,
+            ..More::default()
+        };
         check(&Subject {
             more,
             ..subject.clone()

@@ -207,6 +207,33 @@ impl<'a, T: Copy> View<'a, T> {
         self
     }
 
+    /// Of one axis only the elements `start..start + len`.
+    ///
+    /// ```
+    /// let view = qkv::View::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?;
+    /// let last = view.narrow(2, 2, 1);
+    /// assert_eq!((last.shape(), last.get([0, 0, 0, 1])), ([1, 1, 1, 2], 6.0));
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the axis has fewer elements.
+    #[must_use]
+    pub fn narrow(mut self, axis: usize, start: usize, len: usize) -> Self {
+        let end = start.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.shape[axis]),
+            "{len} elements from {start} of axis {axis} of shape {:?}",
+            self.shape
+        );
+        self.shape[axis] = len;
+        if !self.shape.contains(&0) {
+            let offset = self.offset as isize + start as isize * self.strides[axis];
+            self.offset = offset as usize;
+        }
+        self
+    }
+
     /// The same elements in an axis of length 1 repeated to fit `shape`; `None` if an axis is
     /// neither 1 nor equal.
     #[must_use]
@@ -261,6 +288,20 @@ impl<'a> AnyView<'a> {
     /// If an index is outside the shape.
     pub fn get(&self, index: [usize; 4]) -> f64 {
         each!(self, view => view.get(index).to_f64())
+    }
+
+    /// As [`View::narrow`].
+    ///
+    /// # Panics
+    /// If the axis has fewer elements.
+    #[must_use]
+    pub fn narrow(self, axis: usize, start: usize, len: usize) -> Self {
+        match self {
+            AnyView::F16(view) => AnyView::F16(view.narrow(axis, start, len)),
+            AnyView::Bf16(view) => AnyView::Bf16(view.narrow(axis, start, len)),
+            AnyView::F32(view) => AnyView::F32(view.narrow(axis, start, len)),
+            AnyView::F64(view) => AnyView::F64(view.narrow(axis, start, len)),
+        }
     }
 
     /// As [`View::broadcast`].

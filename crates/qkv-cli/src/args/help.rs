@@ -42,6 +42,12 @@ Examples:
   What common mistakes would have given, beside the right numbers:
     $ qkv explain --q \"1 0; 2 1; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1 0; 0 2; 3 1\" --causal \\
         --contrast
+  Another order of the tokens, which a causal mask does not forgive:
+    $ qkv explain --q \"1 0; 2 1; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1 0; 0 2; 3 1\" --permute 2,0,1
+    $ qkv explain --permute 1,0 --causal
+  A step of decoding, from tokens or with a cache of your own:
+    $ qkv explain --x \"1 0; 0 1; 1 1; 2 0\" --init xavier --causal --decode
+    $ qkv explain --q \"1 1\" --past-k \"1 0; 0 1\" --past-v \"2 0; 0 4\" --k \"1 1\" --v \"6 6\"
   Every step into a file, and arrays out of one:
     $ qkv explain -o steps.safetensors
     $ qkv explain --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v

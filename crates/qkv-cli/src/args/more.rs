@@ -1,5 +1,6 @@
 //! What can be shown beside the calculation.
 
+use super::values;
 use clap::Args;
 
 /// What else to show.
@@ -13,4 +14,21 @@ pub struct MoreArgs {
     /// a key "contrast".
     #[arg(long)]
     pub contrast: bool,
+    /// Runs again with the tokens in this order, and shows what becomes of the outputs
+    ///
+    /// A list of all indices, for example 1,0,2: token i of the second run is the listed one of
+    /// the first. Masks and bias move along. Options that tell positions are tried one by one.
+    #[arg(
+        long,
+        value_name = "I,...",
+        value_parser = values::whole, allow_negative_numbers = true,
+        value_delimiter = ','
+    )]
+    pub permute: Option<Vec<usize>>,
+    /// Explains the step of the last token, with the keys and values of those before it cached
+    ///
+    /// With --x: all tokens but the last run first and fill the cache. The row of the step is
+    /// compared with the last row of a run over all tokens.
+    #[arg(long)]
+    pub decode: bool,
 }

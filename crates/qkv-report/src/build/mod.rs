@@ -4,8 +4,10 @@ mod backward;
 mod beside;
 mod closing;
 mod contrast;
+mod decode;
 mod merge;
 mod opening;
+mod permute;
 mod position;
 mod projection;
 mod run;
@@ -28,6 +30,8 @@ pub(crate) fn explain(
 ) -> Explanation {
     let run = Run::new(subject, settings, words);
     let mut parts = parts(&run);
+    parts.extend(decode::part(&run));
+    parts.extend(permute::part(&run));
     parts.extend(contrast::parts(&run));
     Explanation {
         title: words.title(),

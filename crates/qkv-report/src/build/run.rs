@@ -6,7 +6,9 @@ use crate::expr::Expr;
 use crate::number::{percent, shown};
 use crate::words::Words;
 use crate::{Origin, Settings, Subject};
+use qkv::position::Pairing;
 use qkv::{Inputs, StepName, Tensor, definition};
+use qkv_check::permute::Positional;
 
 /// More weights than this, and the text shows a choice of rows.
 const MANY_WEIGHTS: usize = 200;
@@ -183,6 +185,24 @@ impl<'a> Run<'a> {
 
     pub(crate) fn kv_head(&self, head: usize) -> usize {
         head / (self.heads / self.kv_heads.max(1)).max(1)
+    }
+
+    /// What the command line calls an option that tells positions.
+    pub(crate) fn option_name(&self, option: Positional) -> &'static str {
+        let pairing = self.subject.block.rotary.as_ref().map(|r| r.pairing);
+        match option {
+            Positional::Sinusoidal => "--position sinusoidal",
+            Positional::Rotary if pairing == Some(Pairing::Interleaved) => {
+                "--position rotary-interleaved"
+            }
+            Positional::Rotary => "--position rotary",
+            Positional::Alibi => "--alibi",
+            Positional::Causal => "--causal",
+            Positional::Window => "--window",
+            Positional::Lengths => "--kv-lengths",
+            Positional::Documents => "--documents",
+            Positional::Dropout => "--dropout",
+        }
     }
 
     /// A number as printed.

@@ -5,6 +5,7 @@ mod backward;
 mod contrast;
 mod front;
 mod page;
+mod runs;
 mod sheet;
 
 use super::{Projection, Reason, Words, ranges, shifted, signed};

@@ -6,9 +6,10 @@ pub mod page;
 use qkv::position::{Pairing, Rotary};
 use qkv::{
     Alibi, Attention, Bias, Block, Causal, Documents, Dropout, Inputs, KeyLengths, Layer, Linear,
-    Mask, RmsNorm, Scale, Sinks, Steps, Tensor, View, Window,
+    Mask, RmsNorm, Scale, Sinks, StepName, Steps, Tensor, View, Window,
 };
-use qkv_check::contrast;
+use qkv_check::permute::{Source, permute};
+use qkv_check::{contrast, decode};
 use qkv_report::{Backward, Lang, More, Origin, Settings, Subject};
 
 /// A small generator: xorshift64*.
@@ -221,9 +222,15 @@ pub fn with_problem(seed: u64, check: impl FnOnce(&Problem<'_>)) {
                 .unwrap();
         }
         let steps = block.steps(&inputs).unwrap();
+        let source = (past == 0 && queries == new).then_some(Source::Given {
+            block: &block,
+            q: &q,
+            k: &k,
+            v: &v,
+        });
         check(&Problem {
             subject: Subject {
-                more: more(draw, &block, &steps),
+                more: more(draw, &block, &steps, source),
                 ..subject(&block, &steps, Origin::Given, past)
             },
             inputs: Some(inputs),
@@ -249,6 +256,11 @@ pub fn with_problem(seed: u64, check: impl FnOnce(&Problem<'_>)) {
     let context = cross.then(|| draw.tensor(&[batch, new, context_width]));
     let cached = (past > 0).then_some((&past_k, &past_v));
     let steps = layer.steps(&x, context.as_ref(), cached).unwrap();
+    let alone = context.is_none() && past == 0;
+    let source = alone.then_some(Source::Tokens {
+        layer: &layer,
+        x: &x,
+    });
     let origin = Origin::Projected {
         layer: &layer,
         x: &x,
@@ -256,7 +268,7 @@ pub fn with_problem(seed: u64, check: impl FnOnce(&Problem<'_>)) {
     };
     check(&Problem {
         subject: Subject {
-            more: more(draw, &layer.block, &steps),
+            more: more(draw, &layer.block, &steps, source),
             ..subject(&layer.block, &steps, origin, past)
         },
         inputs: None,
@@ -264,12 +276,19 @@ pub fn with_problem(seed: u64, check: impl FnOnce(&Problem<'_>)) {
     });
 }
 
-/// What else to show.
-fn more(draw: &mut Draw, block: &Block<'_>, steps: &Steps) -> More {
+/// What else to show; `source` is what can be run in another order.
+fn more(draw: &mut Draw, block: &Block<'_>, steps: &Steps, source: Option<Source<'_>>) -> More {
     let mut more = More::default();
     if draw.sometimes() {
         let width = 1 + draw.below(9);
         more.contrast = contrast(&block.attention, steps, width).unwrap();
+    }
+    if let Some(source) = source {
+        let tokens = steps.get(StepName::Q).unwrap().shape()[2];
+        let order: Vec<usize> = (0..tokens).rev().collect();
+        more.permuted = Some(permute(source, steps, &order).unwrap());
+    } else {
+        more.decoded = decode::against_one_call(block, steps).unwrap();
     }
     more
 }
