@@ -308,8 +308,8 @@ impl Run<'_> {
                          nothing; for a mask use --keep or --drop."
                         .into()
                 }
-                Lang::Zh => "--bias 中全是 0 和 1。它们只会加到分数上，不会屏蔽任何键；\
-                         如果这是掩码，请改用 --keep 或 --drop。"
+                Lang::Zh => "--bias中全是0和1。它们只会加到得分上，不会屏蔽任何键；\
+                         如果这是掩码，请改用--keep或--drop。"
                     .into(),
             })
     }

@@ -328,9 +328,9 @@ impl Weights {
             Lang::En => {
                 let how = match init {
                     Init::Normal(std) => format!("normal, mean 0, standard deviation {std}"),
-                    Init::Uniform(a) => format!("evenly from -{a} to {a}"),
+                    Init::Uniform(a) => format!("evenly from −{a} to {a}"),
                     Init::Xavier => {
-                        "evenly from -a to a with a = √(6/(rows+columns)) (Xavier)".into()
+                        "evenly from −a to a with a = √(6/(rows+columns)) (Xavier)".into()
                     }
                 };
                 format!(
@@ -344,12 +344,12 @@ impl Weights {
             }
             Lang::Zh => {
                 let how = match init {
-                    Init::Normal(std) => format!("正态分布，均值 0，标准差 {std}"),
-                    Init::Uniform(a) => format!("-{a} 到 {a} 之间的均匀分布"),
-                    Init::Xavier => "-a 到 a 之间的均匀分布，a = √(6/(行数+列数))（Xavier）".into(),
+                    Init::Normal(std) => format!("正态分布，均值0，标准差{std}"),
+                    Init::Uniform(a) => format!("−{a}到{a}之间的均匀分布"),
+                    Init::Xavier => "−a到a之间的均匀分布，a = √(6/(行数+列数))（Xavier）".into(),
                 };
                 format!(
-                    "{} 未给出，由程序随机抽取：{how}，种子 {seed}。相同的种子在任何机器上都得到相同的权重。",
+                    "{}未给出，由程序随机抽取：{how}，种子{seed}。相同的种子在任何机器上都得到相同的权重。",
                     names.join("、")
                 )
             }

@@ -161,7 +161,7 @@ fn redo_line(line: &str, digits: usize, count: &mut Count) {
         .or(line.find(" [the shown digits"))
     {
         Some(at) => (&line[..at], Some(&line[at..])),
-        None => match line.find(" 〔照") {
+        None => match line.find(" 〔按") {
             Some(at) => (&line[..at], Some(&line[at..])),
             None => (line, None),
         },

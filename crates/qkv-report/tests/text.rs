@@ -65,7 +65,10 @@ fn the_built_in_example() {
         has(&english, "Query 0 asks, and key 0 matches it best");
         has(&english, "its output lies nearer to value 0");
         let chinese = of(subject, Lang::Zh);
-        has(&chinese, "0.4931/1.4931 ≈ 0.3302 〔照显示的数位得0.3303〕");
+        has(
+            &chinese,
+            "0.4931/1.4931 ≈ 0.3302 〔按显示的数字计算得0.3303〕",
+        );
         has(&chinese, "内置的例子");
         has(&chinese, "按行做softmax");
         has(&chinese, "输出离值0比离另一个值更近");
@@ -152,7 +155,7 @@ fn both_languages_say_as_much() {
                 let noted = english.contains("shown digits give");
                 assert_eq!(
                     noted,
-                    chinese.contains("照显示的数位"),
+                    chinese.contains("按显示的数字"),
                     "{english}\n{chinese}"
                 );
                 if !english.starts_with("  ") {
@@ -398,7 +401,7 @@ fn sinks_take_their_share() {
         has(&english, "S[0] = 1 + 1 + 1 = 3");
         has(&english, "33.33% goes to the sink");
         has(&english, "adds up to less than 1");
-        has(&of(subject, Lang::Zh), "33.33%归汇点");
+        has(&of(subject, Lang::Zh), "33.33%归sink");
     });
 }
 

@@ -208,7 +208,7 @@ impl Words for Chinese {
     }
 
     fn heading_scores(&self) -> String {
-        "分数：查询与键有多匹配".into()
+        "得分：查询与键有多匹配".into()
     }
     fn scores(&self, prepared: bool, dk: usize) -> String {
         let prepared = if prepared {
@@ -221,22 +221,22 @@ impl Words for Chinese {
             _ => format!("由{dk}个乘积相加而成"),
         };
         format!(
-            "一个查询与一个键的分数{prepared}是二者的点积，{products}：方向一致时大，\
-             毫无共同之处时为0，方向相反时为负。"
+            "一个查询与一个键的得分{prepared}是二者的点积，{products}：方向一致时大，\
+             互相垂直时为0，方向相反时为负。"
         )
     }
     fn best_match(&self, i: usize, first: usize, score: &str, second: usize, next: &str) -> String {
-        format!("查询{i}发问，与键{first}最匹配，分数为{score}；其次是键{second}，分数为{next}。")
+        format!("查询{i}与键{first}最匹配，得分为{score}；其次是键{second}，得分为{next}。")
     }
     fn equal_matches(&self, i: usize, equal: usize, keys: usize, score: &str) -> String {
         if equal == keys {
-            format!("查询{i}发问，与全部{keys}个键同样匹配，分数都是{score}。")
+            format!("查询{i}与全部{keys}个键同样匹配，得分都是{score}。")
         } else {
-            format!("查询{i}发问，有{equal}个键并列最匹配，分数都是{score}。")
+            format!("查询{i}有{equal}个键并列最匹配，得分都是{score}。")
         }
     }
     fn heading_scaled(&self) -> String {
-        "缩放后的分数".into()
+        "缩放后的得分".into()
     }
     fn scaled_by_root(&self, dk: usize, root: &str, factor: &str) -> String {
         let equal = if (dk as f64).sqrt().fract() == 0.0 {
@@ -245,29 +245,29 @@ impl Words for Chinese {
             "≈"
         };
         format!(
-            "每个分数除以√d_k = √{dk} {equal} {root}，也就是乘以{factor}。{dk}个乘积之和的波动\
+            "每个得分除以√d_k = √{dk} {equal} {root}，也就是乘以{factor}。{dk}个乘积之和的波动\
              大约是单个乘积的√{dk}倍，除以√{dk}正好抵消；否则softmax几乎总是只选中一个键。"
         )
     }
     fn scaled_by_factor(&self, factor: &str, dk: usize, usual: &str) -> String {
-        format!("每个分数乘以给定的缩放系数{factor}；通常用的是1/√{dk}，即{usual}。")
+        format!("每个得分乘以给定的缩放系数{factor}；通常用的是1/√{dk}，即{usual}。")
     }
     fn heading_capped(&self) -> String {
-        "软上限".into()
+        "softcap（软上限）".into()
     }
     fn capped(&self, cap: &str) -> String {
-        format!("C = {cap}。小的分数几乎不变，任何分数都不会超出−{cap}到{cap}的范围。")
+        format!("C = {cap}。小的得分几乎不变，任何得分都不会超出−{cap}到{cap}的范围。")
     }
     fn heading_biased(&self) -> String {
         "偏置".into()
     }
     fn bias(&self) -> String {
-        "把偏置加到分数上。这只是普通的加法：只有−∞才会屏蔽一个键，再低的有限数也只是让它变轻。"
+        "把偏置加到得分上。这只是普通的加法：只有−∞才会屏蔽一个键，再低的有限数也只是使它的权重更小。"
             .into()
     }
     fn alibi(&self, slope: &str) -> String {
         format!(
-            "ALiBi：每个键减去“斜率×距离”，越近的键越重。头0的斜率是{slope}；\
+            "ALiBi：每个键减去“斜率×距离”，越近的键权重越大。头0的斜率是{slope}；\
              p_i是查询i在各键之间所处的位置。"
         )
     }
@@ -285,7 +285,7 @@ impl Words for Chinese {
         format!("键j保留时{letter}[i,j]不变，屏蔽时改为−∞")
     }
     fn masked(&self) -> String {
-        "被屏蔽的键分数记为−∞，因为exp(−∞) = 0：它的权重恰好是0，对应的值也不会读取。\
+        "被屏蔽的键得分记为−∞，因为exp(−∞) = 0：它的权重恰好是0，对应的值也不会读取。\
          只有所有掩码都保留的键才保留。"
             .into()
     }
@@ -346,19 +346,20 @@ impl Words for Chinese {
     }
 
     fn heading_softmax(&self) -> String {
-        "softmax：从分数到权重".into()
+        "softmax：从得分到权重".into()
     }
     fn softmax(&self) -> String {
-        "按行做softmax，即对每个查询沿着键的方向逐行计算。先减去该行的最大分数：\
+        "按行做softmax，即对每个查询沿着键的方向逐行计算。先减去该行的最大得分：\
          它在相除时会约掉，却能避免exp溢出。exp把每个数变成正数，再除以总和S，\
          每一行的权重之和就是1。"
             .into()
     }
     fn sinks(&self) -> String {
-        "汇点（sink）给总和S多加一项，但没有对应的值，所以一行的权重之和小于1。".into()
+        "sink（只进分母的附加得分）给总和S多加一项，但没有对应的值，所以一行的权重之和小于1。"
+            .into()
     }
     fn sink_term(&self) -> String {
-        "汇点".into()
+        "sink".into()
     }
     fn empty_row(&self) -> String {
         "没有保留任何键：权重为0，输出为0，lse = −∞。".into()
@@ -377,7 +378,7 @@ impl Words for Chinese {
     ) -> String {
         if sinks {
             return format!(
-                "查询{i}把{share}%分给键{best}，份额最大；{left}%归汇点，不属于任何键。"
+                "查询{i}把{share}%分给键{best}，份额最大；{left}%归sink，不属于任何键。"
             );
         }
         if kept > 1 && share.starts_with("100") {
@@ -403,7 +404,7 @@ impl Words for Chinese {
         format!("每格取至多{rows}个查询乘{columns}个键中最大的权重；█ = 本行最大，空白 = 0")
     }
     fn heading_dropout(&self) -> String {
-        "随机失活（dropout）".into()
+        "dropout（随机失活）".into()
     }
     fn dropout(&self, p: &str, seed: u64, factor: &str) -> String {
         format!(
@@ -412,7 +413,7 @@ impl Words for Chinese {
         )
     }
     fn dropout_sum(&self, i: usize, total: &str) -> String {
-        format!("随机失活之后，查询{i}的权重之和为{total}。")
+        format!("dropout之后，查询{i}的权重之和为{total}。")
     }
     fn heading_output(&self) -> String {
         "输出：对值加权求和".into()
@@ -455,7 +456,7 @@ impl Words for Chinese {
         "lse：总和的对数".into()
     }
     fn lse(&self, sinks: bool) -> String {
-        let sinks = if sinks { "其中不含汇点。" } else { "" };
+        let sinks = if sinks { "其中不含sink。" } else { "" };
         format!(
             "每行一个数，计算输出时用不到；高速程序保存它，用来合并分块结果和计算梯度。\
              ln是自然对数。{sinks}"
@@ -463,10 +464,10 @@ impl Words for Chinese {
     }
 
     fn other_digits_first(&self, redone: &str, own: &str) -> String {
-        format!("〔照显示的数位算得{redone}：计算保留了全部数位，只是显示时舍入，应以{own}为准〕")
+        format!("〔按显示的数字计算得{redone}：计算保留了全部数位，只是显示时舍入，应以{own}为准〕")
     }
     fn other_digits(&self, redone: &str) -> String {
-        format!("〔照显示的数位得{redone}〕")
+        format!("〔按显示的数字计算得{redone}〕")
     }
     fn cancelled(&self) -> String {
         "〔在纸上为0：各项互相抵消，这只是计算机自身舍入的残余〕".into()

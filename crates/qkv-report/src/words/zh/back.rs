@@ -19,7 +19,7 @@ impl Back for Chinese {
         "输出投影".into()
     }
     fn output_projection(&self, in_width: usize, out_width: usize) -> String {
-        format!("W_O ({in_width},{out_width})把各头所得混合起来，变回每个词元{out_width}列。")
+        format!("W_O ({in_width},{out_width})把各头的输出混合起来，变回每个词元{out_width}列。")
     }
     fn heading_residual(&self) -> String {
         "残差".into()
@@ -44,9 +44,9 @@ impl Back for Chinese {
     }
     fn check_scale(&self, usual: bool, dk: usize, factor: &str) -> String {
         if usual {
-            format!("（2）分数：q·k除以√{dk}，只除一次（即乘以{factor}）。")
+            format!("（2）得分：q·k除以√{dk}，只除一次（即乘以{factor}）。")
         } else {
-            format!("（2）分数：q·k乘以缩放系数{factor}，只乘一次。")
+            format!("（2）得分：q·k乘以缩放系数{factor}，只乘一次。")
         }
     }
     fn check_softmax(&self, masked: bool, sinks: bool) -> String {
@@ -56,7 +56,7 @@ impl Back for Chinese {
             "没有屏蔽任何键；"
         };
         let sum = if sinks {
-            "所以每行权重之和小于1，其余归汇点："
+            "所以每行权重之和小于1，其余归sink："
         } else {
             "所以每行（而不是每列）权重之和为1："
         };
@@ -106,7 +106,7 @@ impl Back for Chinese {
         format!("它保留的键{j}对应的值含有{value}")
     }
     fn cause_scores(&self) -> String {
-        "分数超出了数的表示范围".into()
+        "得分超出了数的表示范围".into()
     }
     fn warn_low_biases(&self, group: Option<&str>, i: usize, highest: &str) -> String {
         format!(

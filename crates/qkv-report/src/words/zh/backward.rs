@@ -44,7 +44,7 @@ impl Backward for Chinese {
     }
     fn back_dropped_keys(&self, i: usize, numbers: &[usize]) -> String {
         format!(
-            "对查询{i}来说，{}已被屏蔽：不论分数是多少，权重都是0，所以梯度为0。",
+            "对查询{i}来说，{}已被屏蔽：不论得分是多少，权重都是0，所以梯度为0。",
             keys(numbers)
         )
     }
@@ -121,7 +121,7 @@ impl Backward for Chinese {
     }
     fn grad_weights(&self, dropout: bool) -> String {
         let dropout = if dropout {
-            "随机失活在权重之后：dP'是失活之后的梯度；被置为0的权重梯度为0，\
+            "dropout在权重之后：dP'是dropout之后的梯度；被置为0的权重梯度为0，\
              其余的与权重一样除以1 − p。"
         } else {
             ""
@@ -142,7 +142,7 @@ impl Backward for Chinese {
     }
     fn delta(&self, sinks: bool) -> String {
         let average = if sinks {
-            "δ[i]是dP第i行按该行权重的加权和（汇点那一份按0计）"
+            "δ[i]是dP第i行按该行权重的加权和（sink那一份按0计）"
         } else {
             "δ[i]是dP第i行按该行权重的加权平均"
         };
@@ -156,9 +156,9 @@ impl Backward for Chinese {
     }
     fn grad_scores(&self, letter: char, sinks: bool) -> String {
         let row = if sinks {
-            "有汇点时一行之和不为0：余下的部分等于δ乘以汇点的权重，它变号之后就是汇点得到的梯度。"
+            "有sink时一行之和不为0：余下的部分等于δ乘以sink的权重，它变号之后就是sink得到的梯度。"
         } else {
-            "每一行之和为0，因为把一行的分数同时抬高，权重不会改变：Σ w·dp − δ·Σ w = δ − δ。"
+            "每一行之和为0，因为把一行的得分同时抬高，权重不会改变：Σ w·dp − δ·Σ w = δ − δ。"
         };
         let bias = if letter == 'c' {
             "（中间加上的偏置把梯度原样传过去。）"
@@ -166,7 +166,7 @@ impl Backward for Chinese {
             ""
         };
         format!(
-            "哪个键的权重比该行平均值δ更值，它的分数就得到正的梯度；不如平均的得到负的梯度；\
+            "哪个键的权重比该行平均值δ更值，它的得分就得到正的梯度；不如平均的得到负的梯度；\
              大小都与自己的权重成正比。{bias}{row}"
         )
     }
@@ -178,24 +178,24 @@ impl Backward for Chinese {
         down: KeyNumber<'_>,
     ) -> String {
         format!(
-            "第{i}行的平均值为δ = {delta}。键{}高于平均（dp = {}）：抬高它的分数会使损失增大。\
-             键{}低于平均（dp = {}）：抬高它的分数会从更值的键那里拿走权重，使损失减小。",
+            "第{i}行的平均值为δ = {delta}。键{}高于平均（dp = {}）：抬高它的得分会使损失增大。\
+             键{}低于平均（dp = {}）：抬高它的得分会从更值的键那里拿走权重，使损失减小。",
             up.0, up.1, down.0, down.1
         )
     }
     fn grad_scores_nothing(&self, i: usize, only_key: bool) -> String {
         if only_key {
-            format!("查询{i}只保留一个键：不论分数是多少，权重都是1，所以分数得不到梯度。")
+            format!("查询{i}只保留一个键：不论得分是多少，权重都是1，所以得分得不到梯度。")
         } else {
-            format!("对查询{i}来说，把权重从一个键移到另一个键不会改变损失，所以分数得不到梯度。")
+            format!("对查询{i}来说，把权重从一个键移到另一个键不会改变损失，所以得分得不到梯度。")
         }
     }
     fn heading_grad_sinks(&self) -> String {
-        "汇点得到的梯度".into()
+        "sink得到的梯度".into()
     }
     fn grad_sinks(&self) -> String {
-        "汇点像一个值为0的键那样参加softmax，所以它的dp为0，梯度为w_sink·(0 − δ)；\
-         一个头只有一个汇点，因此要对这个头的各行和各批次条目求和。"
+        "sink像一个值为0的键那样参加softmax，所以它的dp为0，梯度为w_sink·(0 − δ)；\
+         一个头只有一个sink，因此要对这个头的各行和各批次条目求和。"
             .into()
     }
     fn heading_grad_bias(&self) -> String {
@@ -203,20 +203,20 @@ impl Backward for Chinese {
     }
     fn grad_bias(&self, repeated: bool) -> String {
         if repeated {
-            "偏置加在分数上，所以得到的就是分数的梯度；一个数若用于多个头、查询或批次条目，\
+            "偏置加在得分上，所以得到的就是得分的梯度；一个数若用于多个头、查询或批次条目，\
              就得到它们的梯度之和。"
                 .into()
         } else {
-            "偏置加在分数上，所以逐个得到分数的梯度。".into()
+            "偏置加在得分上，所以逐个得到得分的梯度。".into()
         }
     }
     fn heading_back_softcap(&self) -> String {
-        "dS：反向经过软上限".into()
+        "dS：反向经过softcap".into()
     }
     fn back_softcap(&self, cap: &str) -> String {
         format!(
-            "C·tanh(s/C)的斜率是1 − tanh²(s/C)，其中C = {cap}：分数小时接近1；\
-             分数接近上限时接近0，几乎不再变动。"
+            "C·tanh(s/C)的斜率是1 − tanh²(s/C)，其中C = {cap}：得分小时接近1；\
+             得分接近上限时接近0，几乎不再变动。"
         )
     }
     fn heading_back_scale(&self) -> String {
@@ -231,7 +231,7 @@ impl Backward for Chinese {
     }
     fn grad_q(&self, prepared: bool) -> String {
         let prepared = if prepared {
-            "这里指进入分数计算时的查询。"
+            "这里指进入得分计算时的查询。"
         } else {
             ""
         };

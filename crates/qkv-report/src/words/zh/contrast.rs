@@ -43,13 +43,13 @@ impl Contrasts for Chinese {
             "过于平均"
         };
         let recognise = format!(
-            "怎样识别：权重{how}；缩放后的分数处处是应有值的{times}倍，\
-             如果后面没有软上限和偏置，ln(w[i,a]/w[i,b])也是应有值的{times}倍。"
+            "怎样识别：权重{how}；缩放后的得分处处是应有值的{times}倍，\
+             如果后面没有softcap和偏置，ln(w[i,a]/w[i,b])也是应有值的{times}倍。"
         );
         match kind {
             WrongScale::Missing => format!(
                 "错在哪里：q·k直接进入softmax，系数是{wrong}，而不是{right}。为什么不对：\
-                 d_k = {dk}个乘积之和的波动大约是单个乘积的√{dk}倍，分数相差太大，\
+                 d_k = {dk}个乘积之和的波动大约是单个乘积的√{dk}倍，得分相差太大，\
                  softmax就几乎只选中一个键。{recognise}"
             ),
             WrongScale::ModelWidth(width) => {
@@ -60,7 +60,7 @@ impl Contrasts for Chinese {
                 };
                 format!(
                     "错在哪里：根号下用了模型宽度（{which}），而不是一个头的宽度d_k = {dk}，\
-                     系数成了{wrong}，而不是{right}。为什么不对：每个分数是d_k个乘积之和，\
+                     系数成了{wrong}，而不是{right}。为什么不对：每个得分是d_k个乘积之和，\
                      要抵消的只是这d_k个乘积带来的波动。{recognise}"
                 )
             }
@@ -84,7 +84,7 @@ impl Contrasts for Chinese {
                      头多了以后d_model会更大，权重就会过于平均"
                 )
             }
-            Same::EqualScores => "每一行的分数都相等，乘以任何系数仍然相等".into(),
+            Same::EqualScores => "每一行的得分都相等，乘以任何系数仍然相等".into(),
             Same::NoMask => "没有使用掩码，也就无从取反".into(),
             Same::ColumnsSumToOne => "w的每一列之和碰巧也是1，对称的例子就是这样。\
                  这样的数暴露不出这个错误，换一组查询就能看出来"

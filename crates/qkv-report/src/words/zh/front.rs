@@ -10,7 +10,7 @@ impl Front for Chinese {
     }
     fn built_in(&self) -> String {
         "这是内置的例子：只有两个词元，用纸笔就能重算一遍。给出--q、--k、--v，或者--x和各权重矩阵，\
-         就能看到自己的数。"
+         就能用自己的数据计算。"
             .into()
     }
     fn novice(&self) -> String {
@@ -46,7 +46,7 @@ impl Front for Chinese {
     }
     fn how_numbers_are_shown(&self, digits: usize) -> String {
         format!(
-            "数的读法：“=”之后的结果是精确值，“≈”之后的结果四舍五入到{digits}位小数，\
+            "数值说明：“=”之后的结果是精确值，“≈”之后的结果四舍五入到{digits}位小数，\
              代入后面的算式时也按舍入后的样子写出。计算本身始终保留全部数位，只在显示时舍入。"
         )
     }
@@ -104,7 +104,7 @@ impl Front for Chinese {
         format!("旋转位置编码：{pairs}，底数{base}{dim}")
     }
     fn option_softcap(&self, cap: &str) -> String {
-        format!("软上限{cap}")
+        format!("softcap（软上限）：C = {cap}")
     }
     fn option_bias(&self) -> String {
         "加性偏置".into()
@@ -151,12 +151,12 @@ impl Front for Chinese {
     }
     fn option_sinks(&self, sinks: &str) -> String {
         format!(
-            "各头的汇点（sink）分数，只进入分母：{}",
+            "sink（只进分母的附加得分），各头依次为：{}",
             sinks.replace(", ", "、")
         )
     }
     fn option_dropout(&self, p: &str, seed: u64) -> String {
-        format!("随机失活（dropout）{p}，种子{seed}")
+        format!("dropout（随机失活）：p = {p}，种子{seed}")
     }
     fn option_empty_rows_error(&self) -> String {
         "一行若没有任何键，按错误处理".into()
