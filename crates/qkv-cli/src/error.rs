@@ -87,16 +87,6 @@ pub enum Error {
         /// What to do.
         remedy: String,
     },
-    /// A format that the contract names and this version does not write.
-    #[error("{argument}: {value} is planned, this version does not write it; use {instead}")]
-    Planned {
-        /// The option.
-        argument: &'static str,
-        /// The format or the file.
-        value: String,
-        /// What there is.
-        instead: &'static str,
-    },
     /// More memory than is taken without asking.
     #[error("{what} need about {gib:.1} GiB, more than the {limit} GiB that are taken; {remedy}")]
     Memory {

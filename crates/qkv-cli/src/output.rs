@@ -13,17 +13,29 @@ use std::path::{Path, PathBuf};
 pub enum Kind {
     Text,
     Markdown,
+    Latex,
     Html,
     Json,
     Safetensors,
 }
 
 impl Kind {
+    fn of(format: Format) -> Kind {
+        match format {
+            Format::Text => Kind::Text,
+            Format::Markdown => Kind::Markdown,
+            Format::Latex => Kind::Latex,
+            Format::Html => Kind::Html,
+            Format::Json => Kind::Json,
+        }
+    }
+
     /// As --format has it.
     fn name(self) -> &'static str {
         match self {
             Kind::Text => "text",
             Kind::Markdown => "markdown",
+            Kind::Latex => "latex",
             Kind::Html => "html",
             Kind::Json => "json",
             Kind::Safetensors => "safetensors",
@@ -32,7 +44,7 @@ impl Kind {
 }
 
 /// The endings of files.
-const ENDINGS: &str = ".txt, .md, .html, .json or .safetensors";
+const ENDINGS: &str = ".txt, .md, .tex, .html, .json or .safetensors";
 
 /// What is written, and where.
 #[derive(Debug)]
@@ -55,7 +67,7 @@ impl Target {
             (_, true) => Some(Format::Json),
             (format, false) => format,
         };
-        let asked = asked.map(available).transpose()?;
+        let asked = asked.map(Kind::of);
         let file = args.file.clone().filter(|file| file != Path::new("-"));
         let Some(path) = &file else {
             return Ok(Target {
@@ -86,7 +98,7 @@ impl Target {
     /// Bytes that the result takes for each number of a step, besides the text itself.
     pub fn bytes_each(&self) -> u128 {
         match self.kind {
-            Kind::Text | Kind::Markdown | Kind::Html => 8,
+            Kind::Text | Kind::Markdown | Kind::Latex | Kind::Html => 8,
             // The numbers, their bytes, and the file with all of them.
             Kind::Safetensors => 24,
             // A tree of values first.
@@ -114,6 +126,7 @@ impl Target {
         match self.kind {
             Kind::Text => self.write_bytes(qkv_report::text(subject, settings).as_bytes()),
             Kind::Markdown => self.write_bytes(qkv_report::markdown(subject, settings).as_bytes()),
+            Kind::Latex => self.write_bytes(qkv_report::latex(subject, settings).as_bytes()),
             Kind::Html => self.write_bytes(qkv_report::html(subject, settings).as_bytes()),
             Kind::Json => {
                 let json = qkv_report::json(subject);
@@ -167,25 +180,6 @@ pub fn print(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn available(format: Format) -> Result<Kind> {
-    let planned = match format {
-        Format::Text => return Ok(Kind::Text),
-        Format::Markdown => return Ok(Kind::Markdown),
-        Format::Html => return Ok(Kind::Html),
-        Format::Json => return Ok(Kind::Json),
-        Format::Latex => "latex",
-    };
-    Err(not_yet("--format", planned.to_owned()))
-}
-
-fn not_yet(argument: &'static str, value: String) -> Error {
-    Error::Planned {
-        argument,
-        value,
-        instead: "text, markdown, html or json, or -o FILE.safetensors",
-    }
-}
-
 /// The format that a file's ending stands for; `None` without an ending.
 fn ending(path: &Path) -> Result<Option<Kind>> {
     let Some(ending) = path.extension() else {
@@ -197,7 +191,7 @@ fn ending(path: &Path) -> Result<Option<Kind>> {
         Some("json") => Ok(Some(Kind::Json)),
         Some("safetensors") => Ok(Some(Kind::Safetensors)),
         Some("html" | "htm") => Ok(Some(Kind::Html)),
-        Some("tex") => Err(not_yet("-o", path.display().to_string())),
+        Some("tex") => Ok(Some(Kind::Latex)),
         _ => Err(Error::Value {
             argument: "-o",
             value: format!("the ending of {}", path.display()),

@@ -40,6 +40,10 @@ fn output_files_of_each_kind() {
     assert_eq!(markdown, qkv("explain --format markdown").out);
     assert!(markdown.starts_with("# "), "{markdown}");
     run("explain -o a.markdown --format markdown");
+    run("explain -o a.tex");
+    let latex = fs::read_to_string(folder.path().join("a.tex")).expect("latex");
+    assert_eq!(latex, qkv("explain --format latex").out);
+    assert!(latex.starts_with("% Compile it with: pdflatex"), "{latex}");
     run("explain -o a.html --lang zh");
     let html = fs::read_to_string(folder.path().join("a.html")).expect("html");
     assert_eq!(html, qkv("explain --format html --lang zh").out);
@@ -65,6 +69,7 @@ fn output_files_of_each_kind() {
             "a.json",
             "a.markdown",
             "a.md",
+            "a.tex",
             "a.txt",
             "b"
         ]

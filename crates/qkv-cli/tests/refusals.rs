@@ -209,9 +209,8 @@ const CASES: &[(&str, &[&str])] = &[
     ("{X} --past-k '[[[1,1]],[[1,1]]]' --past-v '[[[1,1]],[[1,1]]]'", &["--past-k", "batch 2"]),
     // Output.
     ("--format pdf", &["--format", "\"pdf\"", "text", "json"]),
-    ("--format latex", &["--format", "latex", "planned"]),
     ("--format text --json", &["--json", "--format"]),
-    ("-o a.tex", &["-o", "a.tex", "planned"]),
+    ("-o a.tex --format html", &["-o", "a.tex with --format html"]),
     ("-o a.md --format text", &["-o", "a.md with --format text", "leave out --format"]),
     ("-o a.txt --format markdown", &["-o", "a.txt with --format markdown"]),
     ("-o a.npy", &["-o", "a.npy", ".safetensors"]),

@@ -18,8 +18,6 @@ use markup::{attribute, escaped, marked};
 
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/script.js");
-/// A table of more characters in a row is split, so that it fits on paper.
-const TABLE: usize = 88;
 /// Nothing is fetched from anywhere.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
@@ -277,7 +275,7 @@ impl Page<'_> {
 
     fn matrix(&mut self, matrix: &Matrix) {
         let cells = printed::cells(matrix, self.digits);
-        let groups = printed::column_groups(matrix, &cells, TABLE);
+        let groups = printed::column_groups(matrix, &cells, printed::PAGE);
         for group in &groups {
             let caption = match (matrix.columns.get(group.start), groups.len()) {
                 (Some(first), 2..) => {

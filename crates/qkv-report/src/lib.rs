@@ -1,6 +1,6 @@
 //! The worked calculation of attention, from a run's intermediates to something to read.
 //!
-//! [`text`], [`markdown`] and [`html`] are for people: every number of the run, with the formula and the
+//! [`text`], [`markdown`], [`latex`] and [`html`] are for people: every number of the run, with the formula and the
 //! numbers that lead to it, in English or Chinese. [`json`] is for programs: every intermediate in
 //! full precision.
 //!
@@ -40,6 +40,7 @@ mod expr;
 mod heat;
 mod html;
 mod json;
+mod latex;
 mod markdown;
 mod more;
 mod notation;
@@ -51,6 +52,7 @@ mod words;
 pub use exercise::{Exercise, TooLong, exercise};
 pub use html::html;
 pub use json::json;
+pub use latex::latex;
 pub use markdown::markdown;
 pub use more::More;
 pub use text::text;

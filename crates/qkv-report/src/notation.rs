@@ -19,6 +19,7 @@ pub(crate) fn to_tex(formula: &str) -> String {
         at: 0,
         out: Vec::new(),
         space: false,
+        inside: false,
     };
     reader.read();
     let pieces = reader.out.into_iter().map(|piece| match piece {
@@ -77,6 +78,8 @@ struct Reader<'a> {
     out: Vec<Piece>,
     /// A space that is not yet written.
     space: bool,
+    /// Whether a bar | is open.
+    inside: bool,
 }
 
 impl Reader<'_> {
@@ -110,6 +113,12 @@ impl Reader<'_> {
                 c if superscript(c).is_some() => {
                     let above = self.run(superscript);
                     self.math(format!("^{{{above}}}"));
+                }
+                '|' => {
+                    self.at += 1;
+                    let bar = if self.inside { "\\rvert " } else { "\\lvert " };
+                    self.inside = !self.inside;
+                    self.math(bar.into());
                 }
                 c => {
                     self.at += 1;
@@ -281,7 +290,6 @@ fn sign(c: char) -> Option<&'static str> {
         ',' => ",",
         '.' => ".",
         ':' => ":",
-        '|' => "|",
         '<' => "<",
         '>' => ">",
         '\'' => "'",
@@ -348,6 +356,7 @@ mod tests {
                 "b becomes −∞ at 5%",
                 "b\\text{ becomes }-\\infty \\text{ at }5\\%",
             ),
+            ("|p_i − j|", "\\lvert p_{i} - j\\rvert "),
             ("cos θ", "\\cos \\theta "),
             ("3.1×10⁻⁴", "3.1\\times 10^{-4}"),
         ] {

@@ -13,6 +13,8 @@ use std::ops::Range;
 const NOTHING: f64 = 1e-9;
 /// Characters between two columns.
 const GAP: usize = 2;
+/// Characters of a table that fit side by side on paper.
+pub(crate) const PAGE: usize = 76;
 
 /// Where a learner writes a number of a matrix.
 const ROOM: &str = "_______";

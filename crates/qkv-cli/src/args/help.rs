@@ -36,9 +36,10 @@ Examples:
   A window of the own key and two before it, and two packed documents:
     $ qkv explain --q \"0;0;0;0;0\" --k \"0;0;0;0;0\" --v \"1;2;3;4;5\" --causal --window 2,0 \\
         --documents 2,3
-  For a class: as Markdown, and as a page for a browser, a phone or a printer:
+  For a class: in Markdown, as a page for a browser, a phone or a printer, and in LaTeX:
     $ qkv explain --causal -o attention.md
     $ qkv explain --causal -o attention.html
+    $ qkv explain --causal -o attention.tex
   What common mistakes would have given, beside the right numbers:
     $ qkv explain --q \"1 0; 2 1; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1 0; 0 2; 3 1\" --causal \\
         --contrast

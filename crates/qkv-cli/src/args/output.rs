@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Format of the result: text, markdown, html or json (latex is planned)
+    /// Format of the result: text, markdown, latex, html or json
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true)]
     pub format: Option<Format>,
     /// Short for --format json
@@ -28,8 +28,8 @@ pub struct OutputArgs {
     /// Colours: auto, always or never; auto means in a terminal and heeds NO_COLOR and CLICOLOR
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, hide_default_value = true, hide_possible_values = true)]
     pub color: Color,
-    /// Writes to a file, whose ending decides the format: .txt, .md, .html,
-    /// .json or .safetensors
+    /// Writes to a file, whose ending decides the format: .txt, .md, .tex,
+    /// .html, .json or .safetensors
     ///
     /// A safetensors file holds every step under its name. The file is replaced only when the
     /// whole result is there, and never one of the inputs.
@@ -44,7 +44,7 @@ pub enum Format {
     Text,
     /// The worked calculation in Markdown
     Markdown,
-    /// Planned
+    /// The worked calculation as a LaTeX document
     Latex,
     /// The worked calculation as a page for a browser
     Html,
