@@ -66,10 +66,14 @@ fn chapters(text: &str) -> Vec<Chapter> {
         for (_, more) in &block[1..=continued] {
             command += more.trim_start().trim_end_matches('\\');
         }
+        let blank = block[continued + 1..]
+            .iter()
+            .take_while(|(_, l)| l.is_empty());
+        let head = continued + 1 + blank.count();
         chapter.examples.push(Example {
             command,
-            start: at + 2 + continued,
-            shown: block[continued + 1..]
+            start: at + 1 + head,
+            shown: block[head..]
                 .iter()
                 .map(|(_, line)| (*line).to_owned())
                 .collect(),
