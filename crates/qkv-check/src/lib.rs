@@ -1,5 +1,5 @@
 //! The same numbers computed another way: under a common mistake, with the tokens in another order,
-//! without a cache.
+//! without a cache; and what a model is trained to predict from them.
 //!
 //! Everything starts from the steps of a run ([`qkv::Steps`]) and is worked out again in plain
 //! `f64` loops, so that the wrong numbers can stand beside the right ones.
@@ -24,8 +24,10 @@
 
 pub mod decode;
 mod mistake;
+mod next_token;
 pub mod permute;
 mod recompute;
 
 pub use mistake::{Mistake, WrongScale};
+pub use next_token::{NextToken, next_token};
 pub use recompute::{Recomputed, contrast, recompute};

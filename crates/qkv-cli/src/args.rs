@@ -15,7 +15,7 @@ pub use layer::LayerArgs;
 pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
 pub use more::MoreArgs;
 pub use output::{Color, Format, Language, OutputArgs};
-pub use values::{Init, Lengths};
+pub use values::{Init, Lengths, Tokens};
 
 use clap::{Args, Parser, Subcommand};
 

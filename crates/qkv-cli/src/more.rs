@@ -1,8 +1,9 @@
 //! What is shown beside the calculation.
 
-use crate::args::MoreArgs;
+use crate::args::{MoreArgs, Tokens};
 use crate::error::{Error, Names, Result};
 use qkv::{Block, Layer, StepName, Steps, Tensor};
+use qkv_check::NextToken;
 use qkv_check::decode::{self, LastToken};
 use qkv_check::permute::{Permuted, Source, permute};
 use qkv_report::{Lang, More, Origin};
@@ -45,6 +46,8 @@ pub fn read(args: &MoreArgs, computed: Computed<'_>) -> Result<More> {
         contrast: contrast.flatten().unwrap_or_default(),
         permuted: permuted.transpose()?,
         decoded,
+        tokens: tokens(args, computed)?,
+        next_token: next_token(args, computed)?,
     })
 }
 
@@ -61,6 +64,109 @@ fn model_width(computed: Computed<'_>) -> usize {
         [_, heads, _, head_dim] => heads * head_dim,
         _ => shape.last().copied().unwrap_or(1),
     }
+}
+
+/// Names of the tokens, as many as there are.
+fn tokens(args: &MoreArgs, computed: Computed<'_>) -> Result<Vec<String>> {
+    let Some(Tokens(tokens)) = &args.tokens else {
+        return Ok(Vec::new());
+    };
+    let cross = matches!(
+        computed.origin,
+        Origin::Projected {
+            context: Some(_),
+            ..
+        }
+    );
+    let [batch, queries, keys] = sizes(computed);
+    let (needed, of) = match cross {
+        true => (queries, "tokens in --x"),
+        false if computed.past_len > 0 => (keys, "keys, the cached ones first"),
+        false => (keys, "keys"),
+    };
+    let refuse = |value: String, remedy: &str| {
+        Err(Error::Value {
+            argument: "--tokens",
+            value,
+            remedy: remedy.into(),
+        })
+    };
+    if batch != 1 {
+        return refuse(
+            format!("one list for {batch} batch entries"),
+            "explain one entry at a time",
+        );
+    }
+    if tokens.len() != needed {
+        return refuse(
+            format!(
+                "{} ({}) for {needed} {of}",
+                count(tokens.len()),
+                shortened(tokens)
+            ),
+            "give one for each; blanks part them, so write tokens that hold blanks as a JSON list",
+        );
+    }
+    Ok(tokens.clone())
+}
+
+fn count(tokens: usize) -> String {
+    match tokens {
+        1 => "1 token".into(),
+        n => format!("{n} tokens"),
+    }
+}
+
+/// The first tokens, as they are safe to print.
+fn shortened(tokens: &[String]) -> String {
+    const MOST: usize = 6;
+    let mut shown: Vec<String> = tokens.iter().take(MOST).map(|t| format!("{t:?}")).collect();
+    if tokens.len() > MOST {
+        shown.push("…".into());
+    }
+    shown.join(", ")
+}
+
+/// Batch entries, queries and keys.
+fn sizes(computed: Computed<'_>) -> [usize; 3] {
+    let size = |name, axis: usize| {
+        let step = computed.steps.get(name);
+        let shape = step.map_or(&[][..], |step| step.shape());
+        shape.get(axis).copied().unwrap_or(0)
+    };
+    [
+        size(StepName::Q, 0),
+        size(StepName::Q, 2),
+        size(StepName::K, 2),
+    ]
+}
+
+fn next_token(args: &MoreArgs, computed: Computed<'_>) -> Result<Option<NextToken>> {
+    const ARGUMENT: &str = "--next-token";
+    if !args.next_token {
+        return Ok(None);
+    }
+    if let Origin::Projected {
+        context: Some(_), ..
+    } = computed.origin
+    {
+        return Err(Error::Conflict {
+            argument: ARGUMENT,
+            other: "--context".into(),
+            remedy: "keys of a context are not the tokens that follow: leave the context out",
+        });
+    }
+    let [_, queries, keys] = sizes(computed);
+    if queries > keys || queries < keys && computed.past_len == 0 {
+        return Err(Error::Value {
+            argument: ARGUMENT,
+            value: format!("next tokens with L_q = {queries} and L_k = {keys}"),
+            remedy: "it needs self-attention: as many queries as keys, or cached keys in front"
+                .into(),
+        });
+    }
+    let attention = &computed.block.attention;
+    Ok(qkv_check::next_token(attention, computed.steps))
 }
 
 fn permuted(order: &[usize], computed: Computed<'_>) -> Result<Permuted> {

@@ -185,10 +185,149 @@ fn refusals_name_the_option_and_the_remedy() {
         ),
         ("--x '1 0' --init xavier --decode", "at least two tokens"),
         (&format!("{x} --decode --row 1"), "there is 1 query, row 0"),
+        (
+            "--tokens 'the cat sat'",
+            "3 tokens (\"the\", \"cat\", \"sat\") for 2 keys",
+        ),
+        ("--tokens ''", "0 tokens () for 2 keys"),
+        ("--tokens '[\"a\"'", "a JSON list of texts is needed"),
+        ("--tokens '[\"a\", 2]'", "a JSON list of texts is needed"),
+        (
+            "--past-k '1 0' --past-v '1 0' --tokens 'a b'",
+            "3 keys, the cached ones first",
+        ),
+        (
+            &format!("{x} --context '1 0' --tokens a"),
+            "2 tokens in --x",
+        ),
+        (
+            "--x '[[[1,0]],[[0,1]]]' --init xavier --tokens a",
+            "2 batch entries",
+        ),
+        ("--q '1' --k '1;2' --v '1;2' --next-token", "self-attention"),
+        (
+            &format!("{x} --context '1 0; 0 1' --next-token"),
+            "--context",
+        ),
     ] {
         let ran = qkv(&format!("explain {line}"));
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}");
         assert!(ran.err.contains(words), "{line}: {}", ran.err);
         assert!(ran.err.starts_with("qkv: --"), "{}", ran.err);
     }
+}
+
+#[test]
+fn tokens_name_rows_and_columns() {
+    let x = "--x '1 0; 0 1; 1 1' --init xavier";
+    let ran = qkv(&format!(
+        "explain --lang en {x} --causal --tokens 'the cat sat'"
+    ));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    for line in [
+        "k0 the   k1 cat   k2 sat",
+        "\n  q1 cat  ",
+        "\n  k2 sat  ",
+        "\n  v0 the  ",
+        "\n  x1 cat  ",
+        "\n  o2 sat  ",
+        "Query 1 · cat\n",
+        "Which tokens each position sees:\n  q0 the sees: the\n  q1 cat sees: the · cat\n",
+    ] {
+        assert!(ran.out.contains(line), "no {line:?} in {}", ran.out);
+    }
+    says(
+        &format!("explain --lang zh {x} --causal --tokens '我 看 猫'"),
+        &[
+            "每个位置能看到哪些词元： q0 我：我 q1 看：我 · 看",
+            "查询2 · 猫",
+        ],
+    );
+    let found = json(&format!("{x} --tokens '[CLS] cat ?'"));
+    assert_eq!(found["tokens"], serde_json::json!(["[CLS]", "cat", "?"]));
+    let found = json(&format!("{x} --tokens '[\"New York\", \"\", \"a b\"]'"));
+    assert_eq!(found["tokens"], serde_json::json!(["New York", "", "a b"]));
+    assert!(json(x).get("tokens").is_none());
+    // Of a cache and its step, of a context, of more keys than queries.
+    says(
+        &format!("explain --lang en {x} --decode --tokens 'the cat sat'"),
+        &["q0 sat", "k0 the", "v2 sat", "o0 sat"],
+    );
+    says(
+        &format!("explain --lang en {x} --context '1 0' --tokens 'the cat sat'"),
+        &["q0 the", "k0 "],
+    );
+    says(
+        "explain --lang en --q '1' --k '1;2' --v '1;2' --tokens 'a b'",
+        &["k1 b", " q0 "],
+    );
+}
+
+/// Nothing in a token reaches the terminal as a control, and columns stay aligned.
+#[test]
+fn tokens_are_shown_safely() {
+    let hostile = r#"'["\u001b[31m", "\u202eabc", "e\u0301猫"]'"#;
+    let ran = qkv(&format!(
+        "explain --lang en --x '1 0; 0 1; 1 1' --init xavier --causal --next-token --tokens {hostile}"
+    ));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains(r"\u{1b}[31m") && ran.out.contains(r"\u{202e}abc"));
+    assert!(
+        ran.out
+            .chars()
+            .all(|c| c == '\n' || !c.is_control() && c != '\u{202e}')
+    );
+    let ran = qkv("explain --tokens 'a\u{1b}b'");
+    assert!(
+        ran.err.chars().all(|c| c == '\n' || !c.is_control()),
+        "{:?}",
+        ran.err
+    );
+}
+
+#[test]
+fn the_next_token_and_a_mask_that_shows_it() {
+    let x = "--x '1 0; 0 1; 1 1' --init xavier --next-token";
+    says(
+        &format!("explain --lang en {x} --causal --tokens 'the cat sat'"),
+        &[
+            "q0 the → cat q1 cat → sat q2 sat → ?",
+            "No position sees its own label.",
+        ],
+    );
+    says(
+        &format!("explain --lang en {x} --tokens 'the cat sat'"),
+        &["q0 the, q1 cat see the token that they are to predict"],
+    );
+    // A mask that is wrong in one row; without names.
+    says(
+        &format!("explain --lang en {x} --keep '1 0 0; 1 1 1; 1 1 1'"),
+        &["q0 → token 1", "q1 sees the token that it is to predict"],
+    );
+    says(
+        &format!("explain --lang zh {x} --tokens '我 看 猫'"),
+        &[
+            "能看到自己要预测的词元（查询i保留了键i + 1）：q0 我、q1 看。",
+            "q2 猫 → ?",
+        ],
+    );
+    let next = |line: &str| json(&format!("{x} {line}"))["next_token"].clone();
+    let expected = serde_json::json!({"labels": [[1, 2, null]], "sees_own_label": []});
+    assert_eq!(next("--causal"), expected);
+    let leaky = serde_json::json!([[0, 0, 0], [0, 0, 1]]);
+    assert_eq!(next("--causal 1")["sees_own_label"], leaky);
+    assert_eq!(next("")["sees_own_label"], leaky);
+    // Nothing follows at the end of a document, nor in padding.
+    let documents = next("--documents 2,1");
+    assert_eq!(documents["labels"], serde_json::json!([[1, null, null]]));
+    assert_eq!(documents["sees_own_label"], serde_json::json!([[0, 0, 0]]));
+    assert_eq!(
+        next("--kv-lengths 2")["labels"],
+        serde_json::json!([[1, null, null]])
+    );
+    // The step of the last token, which predicts a token that is not there yet.
+    assert_eq!(next("--decode")["labels"], serde_json::json!([[null]]));
+    // A bias of −∞ hides as a mask does.
+    let bias = "--bias '0 -inf -inf; 0 0 -inf; 0 0 0'";
+    assert_eq!(next(bias), expected);
 }

@@ -131,6 +131,8 @@ fn help_short_and_long() {
         "--grad-output",
         "--contrast",
         "--permute",
+        "--tokens",
+        "--next-token",
         "--decode",
     ] {
         assert!(

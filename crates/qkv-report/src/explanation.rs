@@ -101,6 +101,9 @@ pub(crate) struct Blank {
 #[derive(Clone, Debug)]
 pub(crate) struct HeatMap {
     pub name: String,
+    /// Names of the queries and of the keys.
+    pub rows: Vec<String>,
+    pub columns: Vec<String>,
     /// `[queries][keys]`.
     pub values: Vec<Vec<f64>>,
     /// The step and its leading indices, if these are a step's.

@@ -26,7 +26,8 @@ use serde_json::{Map, Value, json};
 /// "weights": …, "output": …, "max_abs_error": …}, …]`, where the error is the largest difference to
 /// the right output; `"permute": {"order": […], "output": …, "max_abs_difference": …, "bound": …,
 /// "equal": …, "options": [{"option": …, "max_abs_difference": …, "responsible": …}, …]}`;
-/// `"decode": {"last_row": …, "max_abs_difference": …, "equal": …}`.
+/// `"tokens": [words…]`; `"next_token": {"labels": [[key or null, …], …], "sees_own_label":
+/// [[batch, head, query], …]}`; `"decode": {"last_row": …, "max_abs_difference": …, "equal": …}`.
 ///
 /// `values` are nested as `shape` says. Numbers are the run's `f64`, bit for bit; those that are
 /// not finite are the strings `"inf"`, `"-inf"` and `"nan"`. A step or an option that is not in

@@ -40,6 +40,7 @@ mod expr;
 mod heat;
 mod html;
 mod json;
+mod labels;
 mod latex;
 mod markdown;
 mod more;

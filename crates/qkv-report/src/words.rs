@@ -9,11 +9,13 @@ mod en;
 mod page;
 mod runs;
 mod sheet;
+mod tokens;
 mod zh;
 
 pub(crate) use contrast::{Contrasts, Factors, Same};
 pub(crate) use runs::SecondRun;
 pub(crate) use sheet::Sheet;
+pub(crate) use tokens::TokenWords;
 
 use crate::Lang;
 use backward::Backward;
@@ -121,7 +123,7 @@ pub(crate) trait Back {
 
 /// Every sentence of a language.
 pub(crate) trait Words:
-    Front + Back + Backward + Sheet + Contrasts + SecondRun + Page
+    Front + Back + Backward + Sheet + Contrasts + SecondRun + Page + TokenWords
 {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;

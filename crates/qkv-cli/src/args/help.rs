@@ -43,6 +43,9 @@ Examples:
   What common mistakes would have given, beside the right numbers:
     $ qkv explain --q \"1 0; 2 1; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1 0; 0 2; 3 1\" --causal \\
         --contrast
+  Tokens with names: what each sees, and what it is trained to predict:
+    $ qkv explain --x \"1 0; 0 1; 1 1\" --init xavier --causal --tokens \"the cat sat\" --next-token
+    $ qkv explain --tokens '[\"New York\", \"?\"]'
   Another order of the tokens, which a causal mask does not forgive:
     $ qkv explain --q \"1 0; 2 1; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1 0; 0 2; 3 1\" --permute 2,0,1
     $ qkv explain --permute 1,0 --causal

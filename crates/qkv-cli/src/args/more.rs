@@ -1,6 +1,6 @@
 //! What can be shown beside the calculation.
 
-use super::values;
+use super::values::{self, Tokens};
 use clap::Args;
 
 /// What else to show.
@@ -25,6 +25,18 @@ pub struct MoreArgs {
         value_delimiter = ','
     )]
     pub permute: Option<Vec<usize>>,
+    /// Names the tokens: rows and columns carry them
+    ///
+    /// Words between blanks, or a JSON list for tokens that hold blanks: [\"the\", \" cat\"]. One
+    /// for each key, cached ones first (with --context: for each token of --x). Under a mask it is
+    /// told which tokens each position sees.
+    #[arg(long, value_name = "WORDS", value_parser = values::tokens, allow_hyphen_values = true)]
+    pub tokens: Option<Tokens>,
+    /// Shows the token that each position is trained to predict, and warns of a mask that shows it
+    ///
+    /// The label of a position is the next token. For self-attention.
+    #[arg(long)]
+    pub next_token: bool,
     /// Explains the step of the last token, with the keys and values of those before it cached
     ///
     /// With --x: all tokens but the last run first and fill the cache. The row of the step is

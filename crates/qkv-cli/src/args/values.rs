@@ -24,6 +24,22 @@ pub enum Init {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths(pub Vec<usize>);
 
+/// Names of tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tokens(pub Vec<String>);
+
+/// Words between blanks, or a JSON list of texts. A word in square brackets is a word.
+pub fn tokens(text: &str) -> Parsed<Tokens> {
+    let inside = text.trim_start().strip_prefix('[').map(str::trim_start);
+    let is_list = inside.is_some_and(|inside| inside.starts_with(['"', ']']));
+    if !is_list {
+        return Ok(Tokens(text.split_whitespace().map(Into::into).collect()));
+    }
+    serde_json::from_str(text).map(Tokens).map_err(|error| {
+        format!("a JSON list of texts is needed, for example [\"the\", \" cat\"] ({error})")
+    })
+}
+
 /// The text of an array. Because a literal may start with a minus sign, the word after an option
 /// is taken as it is: here an option that was meant as the next one is told from an array.
 pub fn array(text: &str) -> Parsed<String> {

@@ -205,10 +205,10 @@ fn push_beside(
 ) {
     let words = run.words;
     let weights = name == "w";
-    let row = |i: usize| format!("{}{i}", if weights { 'q' } else { 'o' });
+    let row = |i: usize| run.row_name(if weights { 'q' } else { 'o' }, i);
     let column = |j: usize| {
         if weights {
-            format!("k{j}")
+            run.row_name('k', j)
         } else {
             j.to_string()
         }

@@ -33,7 +33,7 @@ pub(super) fn part(run: &Run<'_>) -> Option<Part> {
             continue;
         }
         let before = if full { past } else { 0 };
-        let row = |i: usize| format!("o{i}");
+        let row = |i: usize| run.row_name('o', i);
         let other_row = |i: usize| format!("o{}", before + i);
         let column = |c: usize| c.to_string();
         let step = window.of(own, Some(StepName::Output), group);

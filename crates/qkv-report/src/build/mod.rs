@@ -6,6 +6,7 @@ mod closing;
 mod contrast;
 mod decode;
 mod merge;
+mod next_token;
 mod opening;
 mod permute;
 mod position;
@@ -30,6 +31,7 @@ pub(crate) fn explain(
 ) -> Explanation {
     let run = Run::new(subject, settings, words);
     let mut parts = parts(&run);
+    parts.extend(next_token::part(&run));
     parts.extend(decode::part(&run));
     parts.extend(permute::part(&run));
     parts.extend(contrast::parts(&run));

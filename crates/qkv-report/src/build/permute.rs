@@ -26,11 +26,14 @@ pub(super) fn part(run: &Run<'_>) -> Option<Part> {
             continue;
         }
         let column = |c: usize| c.to_string();
-        let row = |i: usize| format!("o{i}");
+        let row = |i: usize| run.row_name('o', i);
         let was = here.of(first, Some(StepName::Output), [b, h]);
         let is = here.of(second, None, [b, h]);
         let difference = minus(&is, &there.of(first, None, [b, h]));
-        let moved = |i: usize| format!("o'{i}");
+        let moved = |i: usize| match run.query_labels.get(order[i]) {
+            Some(token) => format!("o'{i} {token}"),
+            None => format!("o'{i}"),
+        };
         let both = |i: usize| format!("o'{i} − o{}", order[i]);
         part.blocks.push(Block::Beside(vec![
             here.matrix("O".into(), row, column, was),

@@ -3,6 +3,7 @@
 use crate::entry::Number;
 use crate::explanation::{Block, Cell, Matrix, Part, Shape, Worked};
 use crate::expr::Expr;
+use crate::labels::label;
 use crate::number::{percent, shown};
 use crate::words::Words;
 use crate::{Origin, Settings, Subject};
@@ -50,6 +51,9 @@ pub(crate) struct Run<'a> {
     pub groups: Vec<[usize; 2]>,
     /// `[batch, head]` drawn.
     pub maps: Vec<[usize; 2]>,
+    /// The tokens of the queries and of the keys, if they have names.
+    pub query_labels: Vec<String>,
+    pub key_labels: Vec<String>,
     /// Where each query and each key stands in its sequence or document.
     pub places: Option<definition::Places>,
 }
@@ -81,9 +85,12 @@ impl<'a> Run<'a> {
             rows_chosen: false,
             groups: Vec::new(),
             maps: Vec::new(),
+            query_labels: Vec::new(),
+            key_labels: Vec::new(),
             places: places(subject),
         };
         (run.large, run.longest_dot) = run.measure();
+        run.name_tokens();
         if let Some(rows) = &settings.rows {
             run.rows = rows.iter().copied().filter(|&i| i < run.queries).collect();
             run.rows.sort_unstable();
@@ -103,6 +110,30 @@ impl<'a> Run<'a> {
         run.groups = taken(if run.large { 1 } else { usize::MAX });
         run.maps = taken(if run.large { MAPS_SHOWN } else { usize::MAX });
         run
+    }
+
+    /// Gives the tokens to the queries and keys that they belong to.
+    fn name_tokens(&mut self) {
+        let tokens = self.subject.more.tokens.iter();
+        let labels: Vec<String> = tokens.map(|token| label(token)).collect();
+        let cross = matches!(
+            self.subject.origin,
+            Origin::Projected {
+                context: Some(_),
+                ..
+            }
+        );
+        if cross {
+            self.query_labels = labels;
+            return;
+        }
+        // In self-attention the queries are the last tokens.
+        let tokens_made_both = matches!(self.subject.origin, Origin::Projected { .. });
+        let own = self.queries == self.keys || self.subject.past_len > 0 || tokens_made_both;
+        if own && self.queries <= labels.len() {
+            self.query_labels = labels[labels.len() - self.queries..].to_vec();
+        }
+        self.key_labels = labels;
     }
 
     /// Whether the input is large, and the terms of its longest dot product.
@@ -247,6 +278,28 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The name of row i of a matrix whose rows have this letter, with its token if that is known.
+    pub(crate) fn row_name(&self, letter: char, i: usize) -> String {
+        let token = match letter {
+            'k' | 'v' => self.key_labels.get(i),
+            'q' | 'o' | 'x' | 'z' | 'y' | 'r' => self.query_labels.get(i),
+            _ => None,
+        };
+        match token {
+            Some(token) => format!("{letter}{i} {token}"),
+            None => format!("{letter}{i}"),
+        }
+    }
+
+    /// "Query 1", with its token if that is known.
+    pub(crate) fn query(&self, i: usize) -> String {
+        let query = self.words.query(i);
+        match self.query_labels.get(i) {
+            Some(token) => format!("{query} · {token}"),
+            None => query,
+        }
+    }
+
     /// A matrix block, or a line that says it is too large.
     pub(crate) fn matrix(
         &self,
@@ -262,11 +315,11 @@ impl<'a> Run<'a> {
         Block::Matrix(Matrix {
             name,
             rows: (0..values.len())
-                .map(|i| format!("{row_name}{i}"))
+                .map(|i| self.row_name(row_name, i))
                 .collect(),
             columns: (0..columns)
                 .map(|j| match column_name {
-                    Some(column_name) => format!("{column_name}{j}"),
+                    Some(column_name) => self.row_name(column_name, j),
                     None => j.to_string(),
                 })
                 .collect(),

@@ -50,7 +50,7 @@ fn softmax(run: &Run<'_>) -> Part {
 fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
     let [b, h, i] = row;
     let words = run.words;
-    part.blocks.push(Block::Heading(words.query(i)));
+    part.blocks.push(Block::Heading(run.query(i)));
     if run.is_empty_row(row) {
         part.blocks.push(Block::Item(words.empty_row()));
         return;
@@ -174,6 +174,8 @@ fn push_maps(run: &Run<'_>, part: &mut Part) {
                 index: vec![b, h],
             }),
             name: run.words.heat_map(run.group_name([b, h]).as_deref()),
+            rows: (0..run.queries).map(|i| run.row_name('q', i)).collect(),
+            columns: (0..run.keys).map(|j| run.row_name('k', j)).collect(),
             values: run.step(StepName::Weights).map_or(Vec::new(), |weights| {
                 (0..run.queries)
                     .map(|i| weights.row(&[b, h, i]).to_vec())

@@ -40,10 +40,19 @@ pub(super) fn part(run: &Run<'_>) -> Option<Part> {
             words.sentence(&words.option_mask(mask.true_keeps())),
         ));
     }
+    let mut told = Vec::new();
     for &[b, h] in &run.groups {
         part.blocks.extend(run.group_heading([b, h]));
         for &i in &run.rows {
             part.blocks.push(Block::Item(row(run, [b, h, i])));
+        }
+        let seen = seen(run, [b, h]);
+        // Heads that see the same are told once.
+        if seen != told {
+            part.blocks
+                .push(Block::Paragraph(words.what_each_token_sees()));
+            part.blocks.extend(seen.iter().cloned().map(Block::Item));
+            told = seen;
         }
         let name = format!("{letter} + mask");
         part.blocks
@@ -66,6 +75,21 @@ fn offset(run: &Run<'_>) -> Option<i64> {
     let attention = &run.subject.block.attention;
     let one_for_all = attention.documents.is_none() && attention.lengths.is_none();
     (one_for_all && run.queries > 0 && run.batch > 0).then(|| run.position(0, 0))
+}
+
+/// Which tokens each query sees, if tokens have names.
+fn seen(run: &Run<'_>, [b, h]: [usize; 2]) -> Vec<String> {
+    if run.key_labels.is_empty() {
+        return Vec::new();
+    }
+    let sees = |&i: &usize| {
+        let keys = (0..run.keys).filter(|&j| run.takes_part([b, h, i, j]));
+        let tokens: Vec<&str> = keys
+            .filter_map(|j| run.key_labels.get(j).map(String::as_str))
+            .collect();
+        run.words.sees(&run.row_name('q', i), &tokens)
+    };
+    run.rows.iter().map(sees).collect()
 }
 
 /// What query i keeps, and why not the rest.

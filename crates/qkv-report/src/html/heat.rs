@@ -23,11 +23,11 @@ pub(super) fn table(map: &HeatMap, id: usize, digits: usize, words: &dyn Words) 
     let keys = width.div_ceil(MOST).max(1);
     let grid = Grid::new(map, queries, keys);
     let dense = grid.is_merged() || width > NUMBERS;
-    let name = |letter: char, at: usize, merged: usize, most: usize| {
+    let name = |letter: char, at: usize, merged: usize, names: &[String]| {
         let first = at * merged;
-        match most.min(first + merged) - 1 {
+        match names.len().min(first + merged).saturating_sub(1) {
             last if last > first => format!("{letter}{first}–{last}"),
-            _ => format!("{letter}{first}"),
+            _ => escaped(names.get(first).map_or("", String::as_str)),
         }
     };
     let label = |at: usize, name: String| match dense && !at.is_multiple_of(NAMED) {
@@ -41,12 +41,12 @@ pub(super) fn table(map: &HeatMap, id: usize, digits: usize, words: &dyn Words) 
         escaped(&map.name)
     );
     for at in 0..grid.cells.first().map_or(0, Vec::len) {
-        let text = label(at, name('k', at, keys, width));
+        let text = label(at, name('k', at, keys, &map.columns));
         html.push_str(&format!("<th scope=\"col\">{text}</th>"));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for (at, row) in grid.cells.iter().enumerate() {
-        let text = label(at, name('q', at, queries, map.values.len()));
+        let text = label(at, name('q', at, queries, &map.rows));
         html.push_str(&format!("<tr><th scope=\"row\">{text}</th>"));
         for (key, cell) in row.iter().enumerate() {
             let text = shown(cell.weight, digits).text;

@@ -13,6 +13,15 @@ pub(super) fn put(more: &More, run: &mut Value) {
     if !more.contrast.is_empty() {
         run["contrast"] = more.contrast.iter().map(contrast).collect();
     }
+    if !more.tokens.is_empty() {
+        run["tokens"] = json!(more.tokens);
+    }
+    if let Some(next) = &more.next_token {
+        run["next_token"] = json!({
+            "labels": next.labels,
+            "sees_own_label": next.sees_own_label,
+        });
+    }
     if let Some(permuted) = &more.permuted {
         run["permute"] = permute(permuted);
     }

@@ -1,5 +1,6 @@
 //! Weights as shades.
 
+use super::columns;
 use crate::Settings;
 use crate::explanation::HeatMap;
 use crate::heat::Grid;
@@ -25,13 +26,17 @@ pub(crate) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
     let rows = map.values.len();
     let keys = map.values.first().map_or(0, Vec::len);
     let rows_merged = rows.div_ceil(MOST_ROWS).max(1);
-    let label = format!("q{rows}").len();
+    let label = map.rows.iter().map(|name| columns(name)).max().unwrap_or(0);
     let room = width.saturating_sub(label + 3).max(1);
-    let named = keys * (format!("k{keys}").len() + 1) <= room;
-    let cell = match named {
-        true => format!("k{}", keys.saturating_sub(1)).len(),
-        false if 2 * keys <= room => 2,
-        false => 1,
+    // With their tokens, by number, or only the first and the last.
+    let short: Vec<String> = (0..keys).map(|j| format!("k{j}")).collect();
+    let fits = |names: &[String]| keys * (widest(names) + 1) <= room;
+    let names = [&map.columns, &short].into_iter().find(|names| fits(names));
+    let named = names.is_some();
+    let cell = match names {
+        Some(names) => widest(names),
+        None if 2 * keys <= room => 2,
+        None => 1,
     };
     let keys_merged = if named {
         1
@@ -41,15 +46,15 @@ pub(crate) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
     let gap = if named { " " } else { "" };
     let grid = Grid::new(map, rows_merged, keys_merged);
 
-    let mut lines = vec![header(
-        keys,
-        named,
-        cell,
-        label,
-        keys.div_ceil(keys_merged) * cell,
-    )];
+    let drawn = keys.div_ceil(keys_merged) * cell;
+    let header = match names {
+        Some(names) => names.iter().map(|name| padded(name, cell + 1)).collect(),
+        None => first_and_last(keys, drawn),
+    };
+    let mut lines = vec![" ".repeat(label + 2) + &header];
     for (row, cells) in grid.cells.iter().enumerate() {
-        let mut line = format!("{:<label$} ", format!("q{}", row * rows_merged));
+        let name = map.rows.get(row * rows_merged).map_or("", String::as_str);
+        let mut line = padded(name, label + 1);
         line.push_str(if named { " " } else { "│" });
         for drawn in cells {
             line.push_str(&shade(drawn.share, cell, settings.color));
@@ -67,19 +72,19 @@ pub(crate) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
     }
 }
 
-/// Every key by name, or only the first and the last.
-fn header(keys: usize, named: bool, cell: usize, label: usize, drawn: usize) -> String {
-    let mut header = " ".repeat(label + 2);
-    if named {
-        for j in 0..keys {
-            header.push_str(&format!("{:<cell$} ", format!("k{j}")));
-        }
-    } else {
-        let last = format!("k{}", keys.saturating_sub(1));
-        let between = drawn.saturating_sub(2 + last.len());
-        header.push_str(&format!("k0{}{last}", " ".repeat(between)));
-    }
-    header
+fn widest(names: &[String]) -> usize {
+    names.iter().map(|name| columns(name)).max().unwrap_or(0)
+}
+
+fn padded(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
+}
+
+/// The first and the last key, where there is no room for all names.
+fn first_and_last(keys: usize, drawn: usize) -> String {
+    let last = format!("k{}", keys.saturating_sub(1));
+    let between = drawn.saturating_sub(2 + last.len());
+    format!("k0{}{last}", " ".repeat(between))
 }
 
 fn shade(share: f64, cell: usize, color: bool) -> String {

@@ -1,11 +1,11 @@
 //! Lines of a given width, in columns of a terminal.
 
 use crate::expr::TIED;
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns that a text takes; a Chinese character takes two.
 pub(crate) fn columns(text: &str) -> usize {
-    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+    text.width()
 }
 
 /// Where further lines begin.
@@ -84,6 +84,12 @@ pub(super) fn wrap(text: &str, width: usize, first: usize, hang: Hang) -> Vec<St
         } else if space == 1 {
             line.push(' ');
             used += 1;
+        }
+        if used + columns(&unit.text) <= width {
+            line.push_str(&unit.text);
+            used += columns(&unit.text);
+            empty = false;
+            continue;
         }
         for c in unit.text.chars() {
             let wide = c.width().unwrap_or(0);

@@ -7,6 +7,7 @@ mod front;
 mod page;
 mod runs;
 mod sheet;
+mod tokens;
 
 use super::{Projection, Reason, Words, ranges, shifted, signed};
 use crate::number::count;

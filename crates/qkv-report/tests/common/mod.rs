@@ -9,7 +9,7 @@ use qkv::{
     Mask, RmsNorm, Scale, Sinks, StepName, Steps, Tensor, View, Window,
 };
 use qkv_check::permute::{Source, permute};
-use qkv_check::{contrast, decode};
+use qkv_check::{contrast, decode, next_token};
 use qkv_report::{Backward, Lang, More, Origin, Settings, Subject};
 
 /// A small generator: xorshift64*.
@@ -282,6 +282,22 @@ fn more(draw: &mut Draw, block: &Block<'_>, steps: &Steps, source: Option<Source
     if draw.sometimes() {
         let width = 1 + draw.below(9);
         more.contrast = contrast(&block.attention, steps, width).unwrap();
+    }
+    let shape = steps.get(StepName::Scores).unwrap().shape();
+    if let (&[1, _, queries, keys], true) = (shape, draw.sometimes()) {
+        let words = [
+            "the",
+            "ネコ",
+            " a_b*",
+            "\u{1b}|",
+            "internationalisation",
+            "e\u{301}",
+            "<&>",
+        ];
+        more.tokens = (0..keys).map(|j| words[j % words.len()].into()).collect();
+        if queries <= keys {
+            more.next_token = next_token(&block.attention, steps);
+        }
     }
     if let Some(source) = source {
         let tokens = steps.get(StepName::Q).unwrap().shape()[2];

@@ -91,7 +91,7 @@ impl SecondRun for Chinese {
     }
     fn decode_saved(&self, queries: usize, keys: usize) -> String {
         format!(
-            "工作量：每个头只算{queries}·{keys} = {}个分数；{keys}个查询全部重算则要\
+            "工作量：每个头只算{queries}·{keys} = {}个得分；{keys}个查询全部重算则要\
              {keys}·{keys} = {}个。",
             count(queries * keys),
             count(keys * keys)
