@@ -105,7 +105,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("{OK} --dropout 0.5 --seed -1", &["--seed", "\"-1\"", "whole number from 0"]),
     ("{OK} --seed 18446744073709551616", &["--seed", "18446744073709551615"]),
     // Causal, window, lengths, documents.
-    ("--q 1 --k '1;2' --v '1;2' --causal", &["--causal", "1 queries", "2 keys", "top-left", "bottom-right"]),
+    ("--q 1 --k '1;2' --v '1;2' --causal", &["--causal", "1 query against 2 keys", "top-left", "bottom-right"]),
     ("{OK} --past-k '1 1' --past-v '1 1' --causal", &["--causal", "1 of them cached", "bottom-right"]),
     ("{OK} --causal upper", &["--causal", "\"upper\"", "top-left, bottom-right"]),
     ("{OK} --causal 1.5", &["--causal", "\"1.5\"", "whole offset"]),
@@ -123,7 +123,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("{OK} --documents 1:2:3", &["--documents", "QUERIES:KEYS"]),
     ("{OK} --documents one", &["--documents", "\"one\"", "for example 2,3"]),
     ("{OK} --documents 18446744073709551615,3", &["--documents", "too many"]),
-    ("--q '0;0' --k '0;0;0' --v '1;2;3' --documents 1:1,1:2 --causal", &["--causal", "document 1", "1 queries against 2 keys"]),
+    ("--q '0;0' --k '0;0;0' --v '1;2;3' --documents 1:1,1:2 --causal", &["--causal", "document 1", "1 query against 2 keys"]),
     ("{OK} --empty-rows nan", &["--empty-rows", "\"nan\"", "zero, error"]),
     ("{OK} --drop '1 1' --empty-rows error", &["--empty-rows", "2 of 2 rows", "[0, 0, 0]", "loosen the mask"]),
     // Masks and biases.
@@ -142,7 +142,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("{OK} --alibi '1 2;3 4'", &["--alibi", "[2, 2]", "a list"]),
     ("{OK} --sinks '1 2'", &["--sinks", "2 values", "1 needed"]),
     ("{OK} --q-norm '1 1 1'", &["--q-norm", "3 values", "2 needed", "column of a head"]),
-    ("{OK} --k-norm 1", &["--k-norm", "1 values", "2 needed"]),
+    ("{OK} --k-norm 1", &["--k-norm", "1 value given", "2 needed"]),
     // Positions.
     ("{OK} --position learned", &["--position", "\"learned\"", "rotary"]),
     ("{OK} --position sinusoidal", &["--position sinusoidal", "--x"]),

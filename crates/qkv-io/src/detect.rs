@@ -92,6 +92,14 @@ impl Format {
         }
     }
 
+    /// "a" or "an", before the names of formats that are read.
+    pub(crate) fn article(self) -> &'static str {
+        match self {
+            Format::Npy | Format::Npz => "an",
+            _ => "a",
+        }
+    }
+
     /// What to do with a file of this format; `FILE` stands for its name.
     pub(crate) fn remedy(self) -> &'static str {
         match self {

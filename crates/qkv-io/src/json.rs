@@ -6,25 +6,24 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use crate::array::Array;
 use crate::detect::Format;
 use crate::error::{Entry, Error, Result};
 use crate::fault::{Place, TextFault};
-use crate::lists::parse_lists;
+use crate::lists::{Lists, parse_lists};
 use crate::literal;
 use crate::names;
-
-/// Axes a JSON list may have.
-pub(crate) const JSON_DEPTH: usize = 32;
+use crate::shown::shown_within;
 
 /// Objects inside objects that are searched.
 const OBJECT_DEPTH: usize = 4;
 
 /// Reads a list of lists.
 pub(crate) fn read_list(text: &str, origin: &str) -> Result<Array> {
-    literal::parse_typed(text, origin, JSON_DEPTH, true)
+    literal::parse_typed(text, origin, Lists::Json, true)
 }
 
 /// Reads one list of an object.
@@ -45,7 +44,7 @@ pub(crate) fn read_object(text: &str, name: Option<&str>, origin: &str) -> Resul
     let (name, list) = &found[names::choose(origin, Format::Json, name, &entries)?];
     let (line, column) = document.place(list);
     if found.iter().filter(|(other, _)| other == name).count() > 1 {
-        let says = format!("several lists have the name \"{name}\"");
+        let says = format!("several lists have the name \"{}\"", shown_within(name, 60));
         let place = Place::Character { line, column };
         let fault = TextFault::Syntax { says };
         return Err(Error::Text {
@@ -54,8 +53,28 @@ pub(crate) fn read_object(text: &str, name: Option<&str>, origin: &str) -> Resul
             fault,
         });
     }
-    parse_lists(list, origin, JSON_DEPTH).map_err(|error| moved(error, line, column))
+    parse_lists(list, origin, Lists::Json).map_err(|error| moved(error, line, column))
 }
+
+/// What a parser found wrong with JSON, in plain words.
+pub(crate) fn in_words(error: &serde_json::Error) -> String {
+    match error.classify() {
+        Category::Eof => "the text ends in the middle: a bracket or a quotation mark is still open".to_owned(),
+        // The name that comes twice, as `Fields` says it.
+        Category::Data if error.to_string().starts_with(TWICE) => {
+            let says = error.to_string();
+            says.split(" at line ").next().unwrap_or(&says).to_owned()
+        }
+        Category::Data => "something else stands here than belongs here".to_owned(),
+        Category::Syntax | Category::Io => "JSON does not go on like this (a comma, a colon, a \
+             quotation mark or a bracket is missing, or this is no value: numbers have no sign + and \
+             no needless 0, and nan and inf stand in quotation marks)"
+            .to_owned(),
+    }
+}
+
+/// How the message about a name that comes twice begins.
+const TWICE: &str = "the name \"";
 
 /// The same error, for text that starts at another place.
 fn moved(error: Error, from_line: usize, from_column: usize) -> Error {
@@ -112,10 +131,9 @@ impl<'a> Document<'a> {
                 line: error.line(),
                 column: error.column().max(1),
             };
-            // The parser's own " at line 1 column 2" counts from the inner object.
-            let says = error.to_string();
-            let says = says.split(" at line ").next().unwrap_or(&says).to_owned();
-            let fault = TextFault::Syntax { says };
+            let fault = TextFault::Syntax {
+                says: in_words(&error),
+            };
             moved(
                 Error::Text {
                     origin: self.origin.to_owned(),
@@ -162,7 +180,7 @@ fn named_lists(list: &str) -> Vec<(String, &str)> {
 }
 
 /// The fields of an object as they stand, none of which may come twice.
-struct Fields<'a>(Vec<(String, &'a RawValue)>);
+pub(crate) struct Fields<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
@@ -182,7 +200,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
                 let mut seen = HashSet::new();
                 while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
                     if !seen.insert(key.clone()) {
-                        return Err(de::Error::custom(format!("the name \"{key}\" comes twice")));
+                        let key = shown_within(&key, 60);
+                        return Err(de::Error::custom(format!("{TWICE}{key}\" comes twice")));
                     }
                     fields.push((key, value));
                 }

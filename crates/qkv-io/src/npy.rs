@@ -5,9 +5,10 @@ use std::io::Read;
 use crate::array::Array;
 use crate::bytes;
 use crate::detect::Format;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, hex};
 use crate::npy_header::{self, Fault, Header};
-use crate::source::read_up_to;
+use crate::shown::shown_shape;
+use crate::source::{self, read_up_to};
 
 /// How every npy begins.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
@@ -21,6 +22,8 @@ pub(crate) struct Npy<'a, R> {
     pub(crate) len: u64,
     pub(crate) reserve: u64,
     pub(crate) origin: &'a str,
+    /// Most values that are read.
+    pub(crate) most: u64,
 }
 
 impl<R: Read> Npy<'_, R> {
@@ -37,7 +40,10 @@ impl<R: Read> Npy<'_, R> {
         let Some(size) = bytes::byte_size(&shape, element.size()) else {
             return Err(self.damaged(
                 data,
-                format!("the shape {shape:?} has more values than can be counted"),
+                format!(
+                    "the shape {} has more values than can be counted",
+                    shown_shape(&shape)
+                ),
                 "write it again",
             ));
         };
@@ -48,6 +54,7 @@ impl<R: Read> Npy<'_, R> {
         if found > expected {
             return Err(self.long(data + expected, found - expected));
         }
+        source::allow(&shape, self.most, self.origin, "the array")?;
         let raw = read_up_to(&mut self.stream, expected, self.reserve, self.origin)?;
         if (raw.len() as u64) < expected {
             return Err(self.short("data", data, expected, raw.len() as u64));
@@ -57,15 +64,21 @@ impl<R: Read> Npy<'_, R> {
         if !extra.is_empty() {
             return Err(self.long(data + expected, 1));
         }
-        let values = bytes::values(element, big_endian, &raw).map_err(|at| {
-            self.damaged(
+        let memory = |size| Error::Memory {
+            origin: self.origin.to_owned(),
+            size,
+        };
+        let values = bytes::values(element, big_endian, &raw).map_err(|fault| match fault {
+            bytes::Fault::NoTruth(at) => self.damaged(
                 data + at as u64,
                 format!("{} is no truth value", raw[at]),
                 "save it as integers, or write it again",
-            )
+            ),
+            bytes::Fault::Memory(size) => memory(size),
         })?;
+        drop(raw);
         let values = if column_major && shape.len() > 1 {
-            values.column_to_row_major(&shape)
+            values.column_to_row_major(&shape).map_err(memory)?
         } else {
             values
         };
@@ -80,7 +93,11 @@ impl<R: Read> Npy<'_, R> {
     pub(crate) fn header(&mut self) -> Result<Header> {
         let start = self.exactly(0, 8)?;
         if !start.starts_with(MAGIC) {
-            let found = format!("{:02X?} where an npy begins with {MAGIC:02X?}", &start[..6]);
+            let found = format!(
+                "{} where an npy begins with {}",
+                hex(&start[..6]),
+                hex(MAGIC)
+            );
             return Err(self.damaged(0, found, "save it with numpy.save"));
         }
         let (major, minor) = (start[6], start[7]);

@@ -1,6 +1,7 @@
 //! The header of an npy: a Python dictionary, read strictly and never evaluated.
 
 use crate::bytes::Element;
+use crate::shown::shown_within;
 
 /// What an npy header says.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +38,19 @@ impl<'a> Dictionary<'a> {
         while self.peek() != Some(b'}') {
             let key_at = self.at;
             let key = self.string()?;
+            let twice = match key {
+                b"descr" => descr.is_some(),
+                b"fortran_order" => column_major.is_some(),
+                b"shape" => shape.is_some(),
+                _ => false,
+            };
+            if twice {
+                let key = String::from_utf8_lossy(key);
+                return Err(Fault::Damaged(
+                    key_at,
+                    format!("the key '{key}' comes twice"),
+                ));
+            }
             self.expect(b':')?;
             match key {
                 b"descr" => {
@@ -47,7 +61,7 @@ impl<'a> Dictionary<'a> {
                 b"fortran_order" => column_major = Some(self.truth()?),
                 b"shape" => shape = Some(self.shape()?),
                 _ => {
-                    let key = String::from_utf8_lossy(key).into_owned();
+                    let key = shown_within(&String::from_utf8_lossy(key), 40);
                     return Err(Fault::Damaged(
                         key_at,
                         format!("the key '{key}' is not known"),
@@ -151,7 +165,7 @@ impl<'a> Dictionary<'a> {
             }
             _ => self.string()?,
         };
-        Ok(crate::number::shown(&String::from_utf8_lossy(text)))
+        Ok(String::from_utf8_lossy(text).into_owned())
     }
 
     fn truth(&mut self) -> Result<bool, Fault> {
@@ -177,7 +191,12 @@ impl<'a> Dictionary<'a> {
             let Some(length) = length else {
                 return Err(self.unexpected("an axis length"));
             };
-            let too_long = |_| Fault::Damaged(at, format!("an axis of length {length}"));
+            let too_long = |_| {
+                Fault::Damaged(
+                    at,
+                    format!("an axis of length {}", shown_within(length, 40)),
+                )
+            };
             shape.push(length.parse().map_err(too_long)?);
             if self.text.get(self.at) == Some(&b'L') {
                 self.at += 1; // as Python 2 wrote long integers

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +29,25 @@ use crate::error::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_file_with(path, |file| file.write_all(bytes))
+}
+
+/// As [`write_file`], with what `write` puts into the file piece by piece.
+///
+/// # Errors
+/// As for [`write_file`], and those of `write`.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("steps.json");
+/// qkv_io::write_file_with(&path, |file| file.write_all(b"[1]"))?;
+/// assert_eq!(std::fs::read(&path)?, b"[1]");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_file_with(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
     let fail = |source| Error::Io {
         action: "write",
         path: path.display().to_string(),
@@ -38,21 +57,38 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
         Ok(old) if old.is_dir() => Err(Error::Folder {
             path: path.display().to_string(),
         }),
-        Ok(old) if !old.is_file() => fs::write(path, bytes).map_err(fail),
+        Ok(old) if !old.is_file() => OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|file| through_buffer(&file, write))
+            .map_err(fail),
         Ok(old) => {
             // Through a symbolic link, the file it names is replaced and the link stays.
             let target = fs::canonicalize(path).map_err(fail)?;
-            replace(&target, bytes, Some(old.permissions())).map_err(fail)
+            replace(&target, write, Some(old.permissions())).map_err(fail)
         }
-        Err(_) => replace(path, bytes, None).map_err(fail),
+        Err(_) => replace(path, write, None).map_err(fail),
     }
 }
 
+fn through_buffer(
+    file: &File,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = BufWriter::new(file);
+    write(&mut buffer)?;
+    buffer.flush()
+}
+
 /// Writes a temporary file beside the target and renames it.
-fn replace(path: &Path, bytes: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
-    let (temporary, mut file) = create_beside(path)?;
+fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    permissions: Option<fs::Permissions>,
+) -> io::Result<()> {
+    let (temporary, file) = create_beside(path)?;
     let written = (|| {
-        file.write_all(bytes)?;
+        through_buffer(&file, write)?;
         if let Some(permissions) = permissions {
             file.set_permissions(permissions)?;
         }

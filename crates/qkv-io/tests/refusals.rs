@@ -53,9 +53,15 @@ fn bad_literals() {
         (".", &["not a number"]),
         ("1e", &["not a number"]),
         ("--1", &["not a number"]),
+        ("1..2", &["one decimal point"]),
+        ("1.2.3", &["one decimal point"]),
+        ("/usr/bin/2 1", &["write a decimal number such as"]),
+        ("q_1 2", &["write a decimal number such as"]),
+        ("1;2;3\n4;5;6", &["two readings", "cells of a table"]),
+        ("1,5;2,5\n3,5;4,5", &["two readings", "decimal commas"]),
         ("1 true", &["\"true\" mixes truth values and numbers"]),
-        ("[", &["1 bracket(s) are still open", "add ]"]),
-        ("[[1,2]", &["1 bracket(s) are still open", "character 7"]),
+        ("[", &["1 bracket is still open", "add ]"]),
+        ("[[1,2]", &["1 bracket is still open", "character 7"]),
         ("[1]]", &["closes nothing", "character 4"]),
         ("[]", &["no value", "line 1"]),
         ("[[],[]]", &["no value"]),
@@ -66,7 +72,7 @@ fn bad_literals() {
             "[[1,2],[3]]",
             &[
                 "character 10",
-                "list at [1] has 1 values where the first has 2",
+                "list at [1] has 1 value where the first has 2",
             ],
         ),
         ("[[[1],[2]],[[3],[4,5]]]", &["list at [1][1] has 2 values"]),
@@ -112,12 +118,53 @@ fn bad_text_files() {
             b"a,1\n1,0\n",
             &["line 1, column 1", "\"a\" is not a number"],
         ),
-        (b"a,b\nc,d\n", &["line 2, column 1", "\"c\""]),
-        (b"a,b\n", &["no value"]),
+        (b"a,b\nc,d\n", &["line 1, column 1", "\"a\""]),
+        (b"a,b\n", &["line 1, column 1", "\"a\" is not a number"]),
         (b"# only a comment\n", &["no value"]),
         (b"\n\n", &["no value"]),
         (b",0,1\n0,1.0,0.0\n", &["line 1, column 1", "index=False"]),
         (b",a\n0,1\n", &["index=False"]),
+        (b"hello", &["line 1, column 1", "\"hello\" is not a number"]),
+        (
+            b"\"hello\"",
+            &["line 1, column 1", "\"hello\" is not a number"],
+        ),
+        (&[b'x'; 5000], &["(5000 characters)", "is not a number"]),
+        (
+            b"root:x:0:0:root:/root:/bin/bash\nbin:x:1:1:bin:/bin:/sbin/nologin\n",
+            &[
+                "line 1",
+                "\"root:x:0:0:root:/root:/bin/bash\"",
+                "write a decimal number such as",
+            ],
+        ),
+        (b"words,more\nof,them\n1,2\n", &["line 1", "\"words\""]),
+        (b"\"1,2\n3,4\n", &["line 1", "quotation mark is not closed"]),
+        (b"1,2\n3,\"4\n", &["line 2", "quotation mark is not closed"]),
+        (
+            b"array([[1., 2.],[3., 4.]])",
+            &[
+                "\"array(…)\"",
+                "as Python prints it",
+                "numpy.save",
+                "leave out \"array(\"",
+            ],
+        ),
+        (
+            b"tensor([[1., 2.],\n        [3., 4.]])\n",
+            &["\"tensor(…)\"", "as Python prints it", "numpy.save"],
+        ),
+        (b"np.array([1, 2])", &["\"np.array(…)\""]),
+        (b"[01, 2]", &["character 2", "\"01\"", "needless 0"]),
+        (b"[[-007]]", &["character 3", "\"-007\"", "needless 0"]),
+        (b"[+1, 2]", &["character 2", "\"+1\"", "no sign +"]),
+        (b"{\"a\": [01]}", &["line 1", "needless 0"]),
+        (
+            b"{\"a\": [NaN]}",
+            &["line 1", "nan and inf stand in quotation marks"],
+        ),
+        (b"{\"a\": [1", &["line 1", "ends in the middle"]),
+        (b"{1: 2}", &["line 1, character 2", "not valid"]),
         (b"1;0\n0;x\n", &["line 2, column 2"]),
         (b"1\t0\n\t1\n", &["value is missing"]),
         (b"1;2;3\n", &["two readings", "[[1],[2],[3]]"]),
@@ -297,7 +344,7 @@ fn bad_npy() {
         (
             "cut in magic",
             good[..7].to_vec(),
-            &["1 bytes short", "header"],
+            &["1 byte short", "header"],
         ),
         (
             "cut in header",
@@ -365,6 +412,28 @@ fn bad_npy() {
             &["78 after the dictionary"],
         ),
         (
+            "descr twice",
+            with("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'descr': '<f8', }"),
+            &["'descr' comes twice", "byte 66"],
+        ),
+        (
+            "shape twice",
+            with("{'descr': '<f8', 'shape': (2,), 'fortran_order': False, 'shape': (1,), }"),
+            &["'shape' comes twice"],
+        ),
+        (
+            "order twice",
+            with(
+                "{'descr': '<f8', 'fortran_order': True, 'fortran_order': False, 'shape': (1,), }",
+            ),
+            &["'fortran_order' comes twice"],
+        ),
+        (
+            "record",
+            with("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }"),
+            &["element type [('a', '<f4')]", "records are not read"],
+        ),
+        (
             "bool of 2",
             npy(&dict("|b1", "(2,)"), &[1, 2]),
             &["2 is no truth value"],
@@ -393,7 +462,7 @@ fn bad_npz() {
         cut,
         None,
         "a.npz",
-        &["npz", "cannot be opened", "download it again"],
+        &["npz", "list of its members", "download it again"],
     );
     refused(
         "no name",
@@ -432,7 +501,65 @@ fn bad_npz() {
         &wrong,
         None,
         "a.npz",
-        &["a.npz:q", "[68, 65, 6C", "numpy.save"],
+        &["a.npz:q", "68 65 6C", "numpy.save"],
+    );
+    // Two members of one name: which is meant?
+    let mut twice = zip(
+        &[
+            ("q.npy", &bytes("f4_le_c.npy")),
+            ("r.npy", &bytes("scalar.npy")),
+        ],
+        false,
+    );
+    while let Some(at) = twice.windows(5).position(|w| w == b"r.npy") {
+        twice[at] = b'q';
+    }
+    refused(
+        "twice",
+        &twice,
+        Some("q"),
+        "a.npz",
+        &["two members are called q.npy"],
+    );
+    refused(
+        "twice",
+        &twice,
+        None,
+        "a.npz",
+        &["two members are called q.npy", "one array of each"],
+    );
+    // Methods that are not read: the file is whole.
+    for (number, name) in [
+        (12, "bzip2"),
+        (14, "LZMA"),
+        (93, "Zstandard"),
+        (77, "method 77"),
+    ] {
+        let mut packed = zip(&[("q.npy", &bytes("f4_le_c.npy"))], false);
+        packed[8] = number;
+        let directory = packed.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
+        packed[directory + 10] = number;
+        let facts = [
+            &format!("member q (byte 0) is compressed with {name}"),
+            "numpy.savez_compressed",
+        ];
+        refused(name, &packed, None, "a.npz", &facts);
+        let said = read_bytes(&packed, None, "a.npz").unwrap_err().to_string();
+        assert!(
+            !said.contains("damaged") && !said.contains("download"),
+            "{said}"
+        );
+    }
+    let mut locked = zip(&[("q.npy", &bytes("f4_le_c.npy"))], false);
+    locked[6] |= 1;
+    let directory = locked.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
+    locked[directory + 8] |= 1;
+    refused(
+        "locked",
+        &locked,
+        None,
+        "a.npz",
+        &["is encrypted", "without a password"],
     );
     // A checksum that does not fit.
     let mut damaged = bytes("one.npz");
@@ -497,12 +624,12 @@ fn bad_safetensors() {
             h(header, 3),
             &["5 bytes short (expected 8 of data"],
         ),
-        ("data long", h(header, 9), &["goes on for 1 bytes"]),
+        ("data long", h(header, 9), &["goes on for 1 byte "]),
         ("not json", h("{oops", 0), &["damaged at byte 9"]),
         (
             "dtype",
             h(&header.replace("F32", "Q4_0"), 8),
-            &["damaged", "Q4_0"],
+            &["element type Q4_0", "byte 13", "x.float()"],
         ),
         (
             "float8",
@@ -530,6 +657,70 @@ fn bad_safetensors() {
             "negative",
             h(&header.replace("[0,8]", "[-8,0]"), 8),
             &["damaged"],
+        ),
+        (
+            "negative length",
+            h(&header.replace("[2]", "[-2]"), 8),
+            &[
+                "byte 37",
+                "shape of tensor x holds",
+                "-2",
+                "whole numbers from 0",
+            ],
+        ),
+        (
+            "half a length",
+            h(&header.replace("[2]", "[1.5]"), 8),
+            &["tensor x", "1.5", "whole numbers from 0"],
+        ),
+        (
+            "three offsets",
+            h(&header.replace("[0,8]", "[0,8,9]"), 8),
+            &["data_offsets of tensor x are not two: [0,8,9]"],
+        ),
+        (
+            "no shape",
+            h(r#"{"x":{"dtype":"F32","data_offsets":[0,8]}}"#, 8),
+            &["byte 13", "tensor x has no shape"],
+        ),
+        (
+            "no tensor",
+            h(r#"{"x":[1,2]}"#, 0),
+            &["byte 13", "x is no tensor"],
+        ),
+        (
+            "twice",
+            h(
+                r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#,
+                2,
+            ),
+            &["the name \"x\" comes twice"],
+        ),
+        (
+            "field twice",
+            h(
+                r#"{"x":{"dtype":"U8","shape":[1],"shape":[2],"data_offsets":[0,1]}}"#,
+                1,
+            ),
+            &["the name \"shape\" comes twice"],
+        ),
+        (
+            "overlap",
+            h(
+                r#"{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"y":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}"#,
+                3,
+            ),
+            &["tensor y has bytes from 1 on where the one before ends at 2"],
+        ),
+        (
+            "notes",
+            h(r#"{"__metadata__":{"a":1}}"#, 0),
+            &["__metadata__ holds something else than texts"],
+        ),
+        (
+            "open",
+            h(r#"{"x":{"dtype":"F32""#, 0),
+            &["in the header, the text ends in the middle"],
         ),
         ("none", h("{}", 0), &["holds no array"]),
         ("several", h(two, 2), &["2 arrays", "key [1], query [1]"]),

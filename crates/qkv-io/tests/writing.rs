@@ -53,11 +53,11 @@ fn wrong_arrays_are_refused_and_nothing_is_left() {
     for (arrays, fact) in [
         (
             vec![("q", &[2, 2][..], &[1.0][..])],
-            "of shape [2, 2] was given 1 values",
+            "of shape [2, 2] was given 1 value;",
         ),
         (
             vec![("q", &[usize::MAX, 2][..], &[1.0][..])],
-            "was given 1 values",
+            "was given 1 value;",
         ),
         (
             vec![("q", one, &[1.0][..]), ("q", one, &[2.0][..])],

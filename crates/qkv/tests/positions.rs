@@ -587,7 +587,8 @@ fn wrong_numbers_of_positions_are_refused() -> Result<()> {
         assert_eq!(
             error.map(|error| error.to_string()),
             Some(format!(
-                "positions: {found} values given, but {expected} needed: {meaning}"
+                "positions: {found} value{} given, but {expected} needed: {meaning}",
+                if found == 1 { "" } else { "s" }
             ))
         );
     }

@@ -288,7 +288,10 @@ fn parts_that_do_not_merge() {
     }
     for count in [0, 1, 3] {
         let sinks = Sinks(vec![0.0; count]);
-        let shown = format!("{count} values given, but 2 needed");
+        let shown = format!(
+            "{count} value{} given, but 2 needed",
+            if count == 1 { "" } else { "s" }
+        );
         refused(
             definition::merge(std::slice::from_ref(&first), Some(&sinks)),
             &["sinks", &shown],

@@ -144,7 +144,11 @@ fn layers_that_do_not_fit() {
     );
     for (name, shape) in [("x", &[3, 6][..]), ("x", &[1, 2, 3, 6]), ("x", &[6])] {
         let error = layer().steps(&x(shape), None, None);
-        let axes = format!("{} axes", shape.len());
+        let axes = if shape.len() == 1 {
+            "1 axis".to_owned()
+        } else {
+            format!("{} axes", shape.len())
+        };
         refused(
             error,
             &[name, &format!("{shape:?}"), &axes, "[batch, length, width]"],

@@ -137,7 +137,10 @@ fn options_of_impossible_values() {
             }),
             ..Attention::default()
         };
-        let shown = format!("{count} values given, but 4 needed");
+        let shown = format!(
+            "{count} value{} given, but 4 needed",
+            if count == 1 { "" } else { "s" }
+        );
         refused(tried(&attention), &["alibi", &shown, "query head"]);
         let attention = Attention {
             sinks: Some(Sinks(list)),
@@ -178,7 +181,10 @@ fn lengths_and_documents_that_do_not_add_up() {
         ..Attention::default()
     };
     for (list, count) in [(&[][..], 0), (&[5], 1), (&[5, 5, 5], 3)] {
-        let shown = format!("{count} values given, but 2 needed");
+        let shown = format!(
+            "{count} value{} given, but 2 needed",
+            if count == 1 { "" } else { "s" }
+        );
         refused(tried(&lengths(list)), &["lengths", &shown, "batch entry"]);
     }
     for list in [[5, 6], [6, 0], [0, usize::MAX]] {
@@ -227,11 +233,7 @@ fn lengths_and_documents_that_do_not_add_up() {
     );
     refused(
         Documents::with_key_lengths(vec![1, 2], vec![5]),
-        &[
-            "documents",
-            "1 values given, but 2 needed",
-            "number of keys",
-        ],
+        &["documents", "1 value given, but 2 needed", "number of keys"],
     );
 }
 
@@ -242,7 +244,7 @@ fn a_bare_causal_mask_is_square() {
         ..Attention::default()
     };
     let names = ["top-left", "bottom-right", "offset"];
-    let counts = ["3 queries against 5 keys have"];
+    let counts = ["3 queries against 5 keys there are"];
     refused(tried(&square), &[&counts[..], &names].concat());
 
     let new = inputs_of(&[1, 3, 1], &[1, 3, 1], &[1, 3, 1]).unwrap();
@@ -255,7 +257,7 @@ fn a_bare_causal_mask_is_square() {
         documents: Some(Documents::with_key_lengths(vec![2, 1], vec![2, 3]).unwrap()),
         ..square.clone()
     };
-    let counts = ["1 queries against 3 keys in document 1"];
+    let counts = ["1 query against 3 keys in document 1"];
     refused(tried(&packed), &[&counts[..], &names].concat());
 }
 
