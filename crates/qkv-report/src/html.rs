@@ -284,10 +284,11 @@ impl Page<'_> {
                 }
                 _ => self.words.matrix(&matrix.name),
             };
+            let caption = escaped(&caption);
             let mut html = format!(
-                "<div class=\"scroll\"><table class=\"matrix\">\
-                 <caption>{}</caption>\n<thead><tr><th scope=\"col\">{}</th>",
-                escaped(&caption),
+                "{}<table class=\"matrix\">\
+                 <caption>{caption}</caption>\n<thead><tr><th scope=\"col\">{}</th>",
+                markup::scroll(&caption),
                 marked(&matrix.name),
             );
             for column in &matrix.columns[group.clone()] {

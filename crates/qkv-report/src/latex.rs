@@ -9,7 +9,7 @@ mod prose;
 use crate::build;
 use crate::explanation::{Blank, Block, Explanation, HeatMap, Matrix, Part, Worked};
 use crate::expr::{Token, joined};
-use crate::notation::{equations, to_tex};
+use crate::notation::{equations, is_sentence, to_tex};
 use crate::number::shown;
 use crate::printed::Lines;
 use crate::words::{self, Words};
@@ -184,10 +184,9 @@ impl Page<'_> {
     fn formula(&mut self, formula: &str) {
         self.push("\\begin{center}");
         for equation in equations(formula) {
-            let tex = to_tex(equation);
-            self.paragraph(&match tex.contains("\\text{") {
+            self.paragraph(&match is_sentence(equation) {
                 true => mixed(equation),
-                false => format!("$\\displaystyle {}$", tex.trim_end()),
+                false => format!("$\\displaystyle {}$", to_tex(equation).trim_end()),
             });
         }
         self.push("\\end{center}");

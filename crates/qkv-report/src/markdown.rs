@@ -5,7 +5,7 @@
 
 use crate::build;
 use crate::explanation::{Block, Explanation, HeatMap, Matrix, Part};
-use crate::notation::{equations, to_tex};
+use crate::notation::{equations, is_sentence, to_tex};
 use crate::printed::{self, Lines};
 use crate::text::{heat, wrap_line};
 use crate::words::{self, Words};
@@ -154,7 +154,10 @@ impl Page<'_> {
     fn formula(&mut self, formula: &str) {
         for equation in equations(formula) {
             self.separate(Kind::Other);
-            self.push(&format!("$$\n{}\n$$", to_tex(equation).trim_end()));
+            self.push(&match is_sentence(equation) {
+                true => escaped(equation),
+                false => format!("$$\n{}\n$$", to_tex(equation).trim_end()),
+            });
         }
     }
 

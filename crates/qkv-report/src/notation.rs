@@ -51,6 +51,11 @@ pub(crate) fn equations(formula: &str) -> Vec<&str> {
     }
 }
 
+/// Whether a formula is rather a sentence.
+pub(crate) fn is_sentence(formula: &str) -> bool {
+    to_tex(formula).contains("\\text{")
+}
+
 /// Plain characters for TeX.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
@@ -65,6 +70,22 @@ pub(crate) fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+/// The length of a subscript in running text, where it is one: `W_Q`, `p_12`, `do_i`, `d_model`, and
+/// not any word with `_` in it.
+pub(crate) fn subscript_in_text(before: &str, after: &str) -> Option<usize> {
+    let start = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric());
+    let name = &before[start.len()..];
+    let named = name.len() == 1
+        || name.len() == 2 && name.starts_with('d')
+        || name == "max"
+        || before.ends_with('Σ');
+    let others = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+    let below = &after[..after.len() - others.len()];
+    let short = below.len() == 1 || below == "model";
+    let digits = !below.is_empty() && below.bytes().all(|b| b.is_ascii_digit());
+    (named && (short || digits)).then_some(below.len())
 }
 
 enum Piece {
@@ -196,7 +217,8 @@ impl Reader<'_> {
         } else if KNOWN.contains(&name.as_str()) {
             format!("\\{name}")
         } else if used || NAMES.contains(&name.as_str()) {
-            format!("\\operatorname{{{name}}}")
+            // Not \operatorname, which GitHub has refused at times.
+            format!("\\mathrm{{{name}}}")
         } else {
             return self.word(name);
         };
@@ -338,7 +360,7 @@ mod tests {
             ("m[i] = max_j s[i,j]", "m_{i} = \\max_{j} s_{i,j}"),
             (
                 "softmax(QKᵀ/√d_k + mask)·V",
-                "\\operatorname{softmax}(QK^{\\top }/\\sqrt{d_{k}} + \\operatorname{mask})\\cdot V",
+                "\\mathrm{softmax}(QK^{\\top }/\\sqrt{d_{k}} + \\mathrm{mask})\\cdot V",
             ),
             ("sin(p/10000^(2i/D))", "\\sin (p/10000^{2i/D})"),
             (
@@ -349,7 +371,7 @@ mod tests {
             ("Z = [O₀, O₁, …]", "Z = [O_{0}, O_{1}, \\dots ]"),
             (
                 "x / √(mean(x²) + eps)",
-                "x / \\sqrt{\\operatorname{mean}(x^{2}) + \\operatorname{eps}}",
+                "x / \\sqrt{\\mathrm{mean}(x^{2}) + \\mathrm{eps}}",
             ),
             ("Σ w[0,·]", "\\sum w_{0,\\cdot }"),
             (
@@ -361,6 +383,22 @@ mod tests {
             ("3.1×10⁻⁴", "3.1\\times 10^{-4}"),
         ] {
             assert_eq!(to_tex(formula), tex);
+        }
+    }
+
+    #[test]
+    fn subscripts_in_text() {
+        for (before, after, length) in [
+            ("W", "Q is", Some(1)),
+            ("of Σ", "j", Some(1)),
+            ("√d", "model", Some(5)),
+            ("do", "i·o_i", Some(1)),
+            ("p", "12 =", Some(2)),
+            ("x", "positioned", None),
+            ("token", "a", None),
+            ("a", "", None),
+        ] {
+            assert_eq!(subscript_in_text(before, after), length, "{before}_{after}");
         }
     }
 

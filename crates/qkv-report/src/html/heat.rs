@@ -1,6 +1,6 @@
 //! The weights as a coloured table.
 
-use super::markup::{attribute, escaped};
+use super::markup::{attribute, escaped, scroll};
 use crate::explanation::HeatMap;
 use crate::heat::{Cell, Grid};
 use crate::number::shown;
@@ -35,10 +35,11 @@ pub(super) fn table(map: &HeatMap, id: usize, digits: usize, words: &dyn Words) 
         false => name,
     };
     let class = if dense { "heat dense" } else { "heat" };
+    let title = escaped(&map.name);
     let mut html = format!(
-        "<figure><p id=\"map-{id}\">{}</p>\n<div class=\"scroll\">\
+        "<figure><p id=\"map-{id}\">{title}</p>\n{}\
          <table class=\"{class}\" aria-labelledby=\"map-{id}\">\n<thead><tr><td></td>",
-        escaped(&map.name)
+        scroll(&title)
     );
     for at in 0..grid.cells.first().map_or(0, Vec::len) {
         let text = label(at, name('k', at, keys, &map.columns));

@@ -1,6 +1,7 @@
 //! Text and formulas in HTML.
 
 use crate::entry::Entry;
+use crate::notation::subscript_in_text;
 
 /// ` data-e="step.0.0.1.0"`
 pub(super) fn attribute(name: &str, entry: Option<&Entry>) -> String {
@@ -8,6 +9,11 @@ pub(super) fn attribute(name: &str, entry: Option<&Entry>) -> String {
         let index: Vec<String> = entry.index.iter().map(usize::to_string).collect();
         format!(" {name}=\"{}.{}\"", entry.of, index.join("."))
     })
+}
+
+/// The beginning of a box that scrolls where its table is too wide, with the keyboard too.
+pub(super) fn scroll(name: &str) -> String {
+    format!("<div class=\"scroll\" role=\"group\" aria-label=\"{name}\" tabindex=\"0\">")
 }
 
 /// Text that HTML leaves as it is.
@@ -28,59 +34,30 @@ pub(super) fn escaped(text: &str) -> String {
 
 /// Text in which `W_Q`, `d_k` and `Σ_j` have subscripts and `^(…)` a superscript.
 pub(super) fn marked(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
     let mut out = String::new();
-    let mut plain = String::new();
-    let mut at = 0;
-    while at < chars.len() {
-        let end = match chars[at] {
-            '_' if ends_with_name(&plain) => subscript_end(&chars, at + 1),
-            '^' => superscript_end(&chars, at + 1),
+    let mut done = 0;
+    for (at, c) in text.char_indices() {
+        let after = &text[at + c.len_utf8()..];
+        let small = match c {
+            _ if at < done => None,
+            '_' => subscript_in_text(&text[..at], after).map(|end| ("sub", 0..end, end)),
+            '^' => in_parentheses(after).map(|end| ("sup", 1..end - 1, end)),
             _ => None,
         };
-        match (chars[at], end) {
-            ('_', Some(end)) => {
-                let below: String = chars[at + 1..end].iter().collect();
-                out.push_str(&escaped(&std::mem::take(&mut plain)));
-                out.push_str(&format!("<sub>{below}</sub>"));
-                at = end;
-            }
-            (_, Some(end)) => {
-                let above: String = chars[at + 2..end - 1].iter().collect();
-                out.push_str(&escaped(&std::mem::take(&mut plain)));
-                out.push_str(&format!("<sup>{}</sup>", escaped(&above)));
-                at = end;
-            }
-            (c, None) => {
-                plain.push(c);
-                at += 1;
-            }
+        if let Some((tag, inside, end)) = small {
+            out.push_str(&escaped(&text[done..at]));
+            out.push_str(&format!("<{tag}>{}</{tag}>", escaped(&after[inside])));
+            done = at + 1 + end;
         }
     }
-    let out = out + &escaped(&plain);
+    out.push_str(&escaped(&text[done..]));
     out.replace('ᵀ', "<sup>T</sup>")
 }
 
-/// Names that take a subscript: a letter, Σ, max.
-fn ends_with_name(text: &str) -> bool {
-    let start = text.trim_end_matches(|c: char| c.is_ascii_alphanumeric());
-    let name = &text[start.len()..];
-    name.len() == 1 || name == "max" || text.ends_with('Σ')
-}
-
-/// The end of a subscript: one letter, or digits.
-fn subscript_end(chars: &[char], start: usize) -> Option<usize> {
-    let own = chars[start..].iter();
-    let long = own.take_while(|c| c.is_ascii_alphanumeric()).count();
-    let digits = chars[start..start + long].iter().all(char::is_ascii_digit);
-    (long == 1 || long > 0 && digits).then_some(start + long)
-}
-
-/// The end of a superscript in parentheses.
-fn superscript_end(chars: &[char], start: usize) -> Option<usize> {
-    let inside = chars.get(start..)?.strip_prefix(&['('])?;
-    let long = inside.iter().position(|&c| c == ')')?;
-    Some(start + long + 2)
+/// The length of what stands in parentheses at the beginning, with them.
+fn in_parentheses(text: &str) -> Option<usize> {
+    let end = text.strip_prefix('(')?.find(')')?;
+    Some(end + 2)
 }
 
 #[cfg(test)]

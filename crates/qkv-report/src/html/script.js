@@ -96,6 +96,10 @@
   for (const figure of figures) {
     figure.querySelectorAll("[data-e]").forEach((number, at) => { number.tabIndex = at ? -1 : 0; });
   }
+  /* A table with numbers to focus scrolls with them. */
+  for (const box of document.querySelectorAll(".scroll")) {
+    if (box.querySelector("[data-e]")) box.removeAttribute("tabindex");
+  }
   function neighbour(number, key) {
     const row = number.closest("tr, p");
     const own = [...row.querySelectorAll("[data-e]")];

@@ -1,6 +1,6 @@
 //! Text in LaTeX: what is mathematics in it is set as mathematics.
 
-use crate::notation::to_tex;
+use crate::notation::{subscript_in_text, to_tex};
 
 /// Signs that only occur in formulas.
 const SIGNS: &str = "√Σᵀ∞θ≤≥≈→·×−∂Δδε⁰¹²³⁴⁵⁶⁷⁸⁹⁻₀₁₂₃₄₅₆₇₈₉";
@@ -52,15 +52,10 @@ fn is_formula(word: &str) -> bool {
     if word.starts_with("--") {
         return false;
     }
-    let chars: Vec<char> = word.chars().collect();
-    let letter = |at: usize| chars.get(at).is_some_and(char::is_ascii_alphabetic);
-    let subscript = (1..chars.len()).any(|at| {
-        let name = letter(at - 1) && (at < 2 || !letter(at - 2));
-        let below = chars[at + 1..].iter();
-        let below = below.take_while(|c| c.is_ascii_alphanumeric()).count();
-        chars[at] == '_' && name && below == 1
-    });
-    let index = word.ends_with(']') && letter(0) && word.find('[').is_some_and(|at| at <= 3);
+    let mut low = word.match_indices('_');
+    let subscript = low.any(|(at, _)| subscript_in_text(&word[..at], &word[at + 1..]).is_some());
+    let letter = word.starts_with(|c: char| c.is_ascii_alphabetic());
+    let index = word.ends_with(']') && letter && word.find('[').is_some_and(|at| at <= 3);
     word.chars().any(|c| SIGNS.contains(c)) || subscript || index || word.contains("^(")
 }
 
