@@ -148,6 +148,9 @@ impl Expr {
         let terms: f64 = match self {
             Expr::Sum(terms) => terms.iter().map(|term| term.value().abs()).sum(),
             Expr::Difference(a, b) => a.value().abs() + b.value().abs(),
+            Expr::Product(factors) => {
+                return value != 0.0 && factors.iter().any(|f| f.cancels_to(f.value()));
+            }
             _ => return false,
         };
         value != 0.0 && value.abs() < 1e-15 * terms

@@ -233,12 +233,12 @@ fn every_line_can_be_redone_or_says_why_not() {
 #[test]
 fn every_line_of_the_gradient_too() {
     let mut count = Count::default();
-    for seed in 0..220 {
+    for seed in 0..100 {
         with_problem(seed, |problem| {
             with_gradient(problem, seed, |subject| redo_text(subject, &mut count));
         });
     }
-    assert!(count.lines > 100_000, "{} lines", count.lines);
+    assert!(count.lines > 80_000, "{} lines", count.lines);
     assert!(count.notes > 2_000, "{} notes", count.notes);
 }
 

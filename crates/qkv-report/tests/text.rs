@@ -4,12 +4,10 @@
 #[allow(dead_code)]
 mod common;
 
+use common::same::{BOTH, line_widths, same_lines};
 use common::{Draw, settings, subject, with_matrices, with_problem};
 use qkv::{Attention, Block, Causal, Inputs, Layer, Linear, Mask, Scale, Sinks, Tensor, View};
 use qkv_report::{Lang, Origin, Settings, Subject, text};
-use unicode_width::UnicodeWidthStr;
-
-const BOTH: [Lang; 2] = [Lang::En, Lang::Zh];
 
 fn of(subject: &Subject<'_>, lang: Lang) -> String {
     text(subject, &settings(lang, 80))
@@ -90,37 +88,6 @@ fn more_digits_and_fewer() {
     });
 }
 
-fn line_widths(problem: &Subject<'_>, widths: &[usize], lang: Lang) {
-    for &width in widths {
-        for color in [false, true] {
-            let settings = Settings {
-                color,
-                ..settings(lang, width)
-            };
-            for line in text(problem, &settings).lines() {
-                let plain = without_colours(line);
-                assert!(
-                    plain.width() <= width,
-                    "{} > {width}: {line}",
-                    plain.width()
-                );
-                assert!(!plain.ends_with(' '), "trailing space: {line:?}");
-            }
-        }
-    }
-}
-
-fn without_colours(line: &str) -> String {
-    let mut out = String::new();
-    let mut rest = line;
-    while let Some(at) = rest.find('\x1b') {
-        out.push_str(&rest[..at]);
-        let end = rest[at..].find('m').unwrap();
-        rest = &rest[at + end + 1..];
-    }
-    out + rest
-}
-
 #[test]
 fn no_line_is_wider_than_asked() {
     for seed in 0..60 {
@@ -140,33 +107,7 @@ fn no_line_is_wider_than_asked() {
 #[test]
 fn both_languages_say_as_much() {
     for seed in 0..120 {
-        with_problem(seed, |problem| {
-            let [english, chinese] =
-                BOTH.map(|lang| text(&problem.subject, &settings(lang, 1_000_000)));
-            let (english, chinese): (Vec<_>, Vec<_>) =
-                (english.lines().collect(), chinese.lines().collect());
-            assert_eq!(english.len(), chinese.len());
-            for (english, chinese) in english.iter().zip(&chinese) {
-                assert_eq!(
-                    english.is_empty(),
-                    chinese.is_empty(),
-                    "{english}\n{chinese}"
-                );
-                let noted = english.contains("shown digits give");
-                assert_eq!(
-                    noted,
-                    chinese.contains("按显示的数字"),
-                    "{english}\n{chinese}"
-                );
-                if !english.starts_with("  ") {
-                    continue;
-                }
-                for sign in ["≈", "·", "√", "exp("] {
-                    let count = |line: &str| line.matches(sign).count();
-                    assert_eq!(count(english), count(chinese), "{english}\n{chinese}");
-                }
-            }
-        });
+        with_problem(seed, |problem| same_lines(&problem.subject));
     }
 }
 

@@ -76,28 +76,44 @@ pub fn json_in(folder: &Path, line: &str) -> Value {
 }
 
 pub fn names(json: &Value) -> Vec<&str> {
-    let steps = json["steps"].as_array().expect("steps");
-    steps
+    names_in(json, "steps")
+}
+
+/// The names in a list of arrays: "steps" or "gradients".
+pub fn names_in<'a>(json: &'a Value, list: &str) -> Vec<&'a str> {
+    let arrays = json[list].as_array().expect("a list of arrays");
+    arrays
         .iter()
-        .map(|step| step["name"].as_str().expect("a name"))
+        .map(|array| array["name"].as_str().expect("a name"))
         .collect()
 }
 
-fn find<'a>(json: &'a Value, name: &str) -> &'a Value {
-    let steps = json["steps"].as_array().expect("steps");
-    steps
+fn find<'a>(json: &'a Value, list: &str, name: &str) -> &'a Value {
+    let arrays = json[list].as_array().expect("a list of arrays");
+    arrays
         .iter()
-        .find(|step| step["name"] == name)
-        .unwrap_or_else(|| panic!("no step {name} in {:?}", names(json)))
+        .find(|array| array["name"] == name)
+        .unwrap_or_else(|| panic!("no {name} in {:?}", names_in(json, list)))
 }
 
 pub fn shape(json: &Value, name: &str) -> Vec<u64> {
-    let shape = find(json, name)["shape"].as_array().expect("a shape");
+    let shape = find(json, "steps", name)["shape"]
+        .as_array()
+        .expect("a shape");
     shape.iter().map(|n| n.as_u64().expect("a size")).collect()
 }
 
 /// The numbers of a step, row-major.
 pub fn step(json: &Value, name: &str) -> Vec<f64> {
+    numbers(json, "steps", name)
+}
+
+/// The numbers of a gradient, row-major.
+pub fn gradient(json: &Value, name: &str) -> Vec<f64> {
+    numbers(json, "gradients", name)
+}
+
+fn numbers(json: &Value, list: &str, name: &str) -> Vec<f64> {
     fn collect(value: &Value, into: &mut Vec<f64>) {
         match value {
             Value::Array(list) => list.iter().for_each(|value| collect(value, into)),
@@ -107,7 +123,7 @@ pub fn step(json: &Value, name: &str) -> Vec<f64> {
         }
     }
     let mut numbers = Vec::new();
-    collect(&find(json, name)["values"], &mut numbers);
+    collect(&find(json, list, name)["values"], &mut numbers);
     numbers
 }
 

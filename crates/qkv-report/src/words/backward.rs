@@ -29,9 +29,11 @@ pub(crate) trait Backward {
     // Values, weights, scores
     fn heading_grad_v(&self) -> String;
     fn grad_v(&self, shared: bool) -> String;
-    fn grad_v_meaning(&self, j: usize, i: usize, weight: &str) -> String;
+    /// Query i, and its head where there are several.
+    fn grad_v_meaning(&self, j: usize, query: (usize, Option<usize>), weight: &str) -> String;
     fn heading_grad_weights(&self) -> String;
     fn grad_weights(&self, dropout: bool) -> String;
+    fn grad_weights_of_dropped_keys(&self) -> String;
     fn grad_weights_meaning(&self, i: usize, most: KeyNumber<'_>, least: KeyNumber<'_>) -> String;
     fn heading_delta(&self) -> String;
     fn delta(&self, sinks: bool) -> String;

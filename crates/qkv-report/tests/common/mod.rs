@@ -2,6 +2,7 @@
 
 pub mod numbers;
 pub mod page;
+pub mod same;
 
 use qkv::position::{Pairing, Rotary};
 use qkv::{

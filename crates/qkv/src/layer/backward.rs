@@ -72,7 +72,10 @@ impl Block<'_> {
         }
         if steps.get(StepName::Concatenated).is_some() {
             out.push(GradientName::GradConcatenated, grad.clone());
-            grad = split_heads(&grad, output.shape()[1], "grad_output")?;
+            grad = match output.shape()[1] {
+                0 => output.clone(),
+                heads => split_heads(&grad, heads, "grad_output")?,
+            };
         }
         out.push(GradientName::GradOutput, grad.clone());
 

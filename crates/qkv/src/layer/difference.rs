@@ -211,15 +211,13 @@ fn central(
     Ok(best)
 }
 
+/// Part of a number below which a step would be lost in its rounding.
+const NOTICED: f64 = 1e-9;
+
 /// The power of ten, 1 or more, by which a step has to grow for this number to notice it.
 fn noticed(value: f64) -> f64 {
     let mut unit = 1.0;
-    while value.is_finite() {
-        let step = STEPS[0] * unit;
-        let moved = (value + step) - (value - step);
-        if (moved - 2.0 * step).abs() <= NEAR * NEAR * step {
-            break;
-        }
+    while value.is_finite() && STEPS[0] * unit < NOTICED * value.abs() {
         unit *= 10.0;
     }
     unit

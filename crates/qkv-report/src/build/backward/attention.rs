@@ -1,7 +1,8 @@
 //! Back through the softmax: delta, dS, and what sinks and bias get.
 
 use super::Back;
-use crate::build::run::{finding, worked};
+use super::values::{extremes, tell};
+use crate::build::run::worked;
 use crate::build::softmax::push_rest;
 use crate::entry::index;
 use crate::explanation::{Block, Part};
@@ -70,22 +71,23 @@ fn softmax(back: &Back<'_, '_>) -> Part {
     let sinks = run.subject.block.attention.sinks.is_some();
     part.blocks
         .push(Block::Paragraph(words.grad_scores(letter, sinks)));
-    let mut meaning = None;
+    let mut told = [false; 2];
     for &[b, h] in &run.groups {
         part.blocks.extend(run.group_heading([b, h]));
+        let (mut moved, mut still) = (None, None);
         for &i in &run.rows {
             let row = [b, h, i];
-            if !back.push_kept(row, &mut part) {
-                continue;
-            }
             push_row(back, row, letter, &mut part);
-            meaning = meaning.or_else(|| above_and_below(back, row));
+            moved = moved.or_else(|| above_and_below(back, row));
+            still = still.or_else(|| nothing(back, row));
         }
         let name = format!("d{}", letter.to_uppercase());
         part.blocks
             .extend(back.matrix(&name, 'q', Some('k'), GradientName::GradMasked, &[b, h]));
+        let [told_moved, told_still] = &mut told;
+        tell(told_still, still, &mut part);
+        tell(told_moved, moved, &mut part);
     }
-    part.blocks.extend(meaning.map(finding));
     part
 }
 
@@ -93,7 +95,16 @@ fn softmax(back: &Back<'_, '_>) -> Part {
 fn push_row(back: &Back<'_, '_>, row: [usize; 3], letter: char, part: &mut Part) {
     let run = back.run;
     let [b, h, i] = row;
-    let [kept, written] = run.kept_and_written(row);
+    let written = back.written(row, part);
+    if written.is_empty() {
+        return;
+    }
+    let [kept, _] = run.kept_and_written(row);
+    let dropped: Vec<usize> = (0..run.keys).filter(|j| !kept.contains(j)).collect();
+    if !dropped.is_empty() {
+        let text = back.words.back_dropped_keys(i, &dropped);
+        part.blocks.push(Block::Item(text));
+    }
     let delta = back.entry(GradientName::Delta, &row);
     let value = |j: usize| back.at(GradientName::GradMasked, &[b, h, i, j]);
     let entry = |j: usize| back.entry(GradientName::GradMasked, &[b, h, i, j]);
@@ -117,32 +128,44 @@ fn push_row(back: &Back<'_, '_>, row: [usize; 3], letter: char, part: &mut Part)
     ));
 }
 
+/// The gradient of a score, 0 where dp and δ differ by rounding only.
+fn of_score(back: &Back<'_, '_>, [b, h, i, j]: [usize; 4]) -> f64 {
+    let at = [b, h, i, j];
+    let apart = minus(
+        num(back.at(GradientName::GradWeights, &at)),
+        num(back.at(GradientName::Delta, &[b, h, i])),
+    );
+    match apart.cancels_to(apart.value()) {
+        true => 0.0,
+        false => back.at(GradientName::GradMasked, &at),
+    }
+}
+
 /// A key whose score the loss would like to see higher, and one that it would like lower.
 fn above_and_below(back: &Back<'_, '_>, row: [usize; 3]) -> Option<String> {
     let [b, h, i] = row;
     let [kept, _] = back.run.kept_and_written(row);
-    let value = |j: usize| back.at(GradientName::GradMasked, &[b, h, i, j]);
-    let up = kept
-        .iter()
-        .copied()
-        .max_by(|&x, &y| value(x).total_cmp(&value(y)))?;
-    let down = kept
-        .iter()
-        .copied()
-        .min_by(|&x, &y| value(x).total_cmp(&value(y)))?;
+    let [up, down] = extremes(&kept, |j| of_score(back, [b, h, i, j]))?;
+    if of_score(back, [b, h, i, up]) <= 0.0 || of_score(back, [b, h, i, down]) >= 0.0 {
+        return None;
+    }
     let text = |j: usize| {
         let at = [b, h, i, j];
         back.run.show(back.at(GradientName::GradWeights, &at))
     };
     let delta = back.run.show(back.at(GradientName::Delta, &row));
-    if value(up) > 0.0 && value(down) < 0.0 {
-        let (of_up, of_down) = (text(up), text(down));
-        let words = back.words;
-        return Some(words.grad_scores_meaning(i, &delta, (up, &of_up), (down, &of_down)));
-    }
-    let nothing = kept.iter().all(|&j| value(j) == 0.0);
+    let (of_up, of_down) = (text(up), text(down));
+    let words = back.words;
+    Some(words.grad_scores_meaning(i, &delta, (up, &of_up), (down, &of_down)))
+}
+
+/// Why no score of a row gets anything, if that is so.
+fn nothing(back: &Back<'_, '_>, row: [usize; 3]) -> Option<String> {
+    let [b, h, i] = row;
+    let [kept, _] = back.run.kept_and_written(row);
+    let nothing = kept.iter().all(|&j| of_score(back, [b, h, i, j]) == 0.0);
     let only = kept.len() == 1 && back.run.subject.block.attention.sinks.is_none();
-    nothing.then(|| back.words.grad_scores_nothing(i, only))
+    (nothing && !kept.is_empty()).then(|| back.words.grad_scores_nothing(i, only))
 }
 
 fn sinks(back: &Back<'_, '_>) -> Part {

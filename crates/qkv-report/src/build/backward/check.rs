@@ -26,7 +26,7 @@ pub(super) fn part(back: &Back<'_, '_>) -> Option<Part> {
         words.finite_difference(&entry, &value, &step, usual),
     ));
     let more_digits = MORE_DIGITS.min(MOST_DIGITS.saturating_sub(run.digits));
-    let apart = check.plus - check.minus;
+    let apart = losses_apart(check);
     let subtraction = minus(num(check.plus), num(check.minus));
     let quotient = over(num(apart), num(2.0 * check.step));
     part.blocks.extend([
@@ -60,6 +60,16 @@ fn entry(check: &FiniteDifference) -> String {
     let skip = if in_front { 0 } else { leading };
     let index: Vec<String> = check.index[skip..].iter().map(usize::to_string).collect();
     format!("{letter}[{}]", index.join(","))
+}
+
+/// Their difference as far as their digits go: the last of an `f64` are no paper's.
+fn losses_apart(check: &FiniteDifference) -> f64 {
+    let apart = check.plus - check.minus;
+    let largest = check.plus.abs().max(check.minus.abs());
+    let decimals = (ALL_DIGITS - 1.0 - largest.log10().floor()).clamp(0.0, 300.0);
+    format!("{apart:.*}", decimals as usize)
+        .parse()
+        .unwrap_or(apart)
 }
 
 /// How many digits agree, and why not more.

@@ -34,7 +34,7 @@ pub(super) fn part(back: &Back<'_, '_>) -> Option<Part> {
         },
     ];
     let formula = "A = Σ_c dx'[c]·gain[c]·x[c], \
-                   dx[c] = gain[c]·dx'[c]/rms − x[c]·A/(d_k·rms³), dgain[c] = Σ dx'[c]·x[c]/rms";
+                   B = A/(d_k·rms³), dx[c] = gain[c]·dx'[c]/rms − x[c]·B, dgain[c] = Σ dx'[c]·x[c]/rms";
     let mut names = Vec::new();
     for (norm, side) in [(&block.q_norm, &q), (&block.k_norm, &k)] {
         if norm.is_some() {
@@ -83,13 +83,15 @@ fn push_side(back: &Back<'_, '_>, side: &Side, norm: &RmsNorm, names: &Names, pa
             let value = along.value();
             part.blocks
                 .push(worked(format!("A[{letter}{i}]"), vec![along], value));
+            let width = run.dk as f64;
+            let cube = product([width, rms, rms, rms].map(Number::from));
+            let through = over(num(value), cube);
+            let value = through.value();
+            part.blocks
+                .push(worked(format!("B[{letter}{i}]"), vec![through], value));
             for c in run.columns(run.dk) {
                 let direct = over(product([norm.gain[c].into(), gradient(c)]), num(rms));
-                let width = run.dk as f64;
-                let through = over(
-                    product([input(c), value.into()]),
-                    product([width, rms, rms, rms].map(Number::from)),
-                );
+                let through = product([input(c), value.into()]);
                 part.blocks.push(worked(
                     format!("d{letter}[{i},{c}]"),
                     vec![minus(direct, through)],

@@ -1,7 +1,8 @@
 //! dQ and dK: what the two sides of each dot product get.
 
 use super::Back;
-use crate::build::run::{finding, worked};
+use super::values::{extremes, tell};
+use crate::build::run::worked;
 use crate::build::softmax::push_rest;
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, sum, times};
@@ -34,8 +35,9 @@ fn queries(back: &Back<'_, '_>) -> Part {
     part.blocks
         .push(Block::Paragraph(words.grad_q(!marks.is_empty())));
     let k = run.final_k();
-    let mut meaning = None;
+    let mut told = false;
     for &[b, h] in &run.groups {
+        let mut meaning = None;
         part.blocks.extend(run.group_heading([b, h]));
         let g = run.kv_head(h);
         for &i in &run.rows {
@@ -67,22 +69,15 @@ fn queries(back: &Back<'_, '_>) -> Part {
         back.push_other_columns(run.dk, &mut part);
         part.blocks
             .extend(back.matrix(&format!("dQ{marks}"), 'q', None, name, &[b, h]));
+        tell(&mut told, meaning, &mut part);
     }
-    part.blocks.extend(meaning.map(finding));
     part
 }
 
 /// Towards which key the loss pulls a query, and away from which.
 fn pull(back: &Back<'_, '_>, [b, h, i]: [usize; 3], kept: &[usize]) -> Option<String> {
     let value = |j: usize| back.at(GradientName::GradScores, &[b, h, i, j]);
-    let to = kept
-        .iter()
-        .copied()
-        .max_by(|&x, &y| value(x).total_cmp(&value(y)))?;
-    let from = kept
-        .iter()
-        .copied()
-        .min_by(|&x, &y| value(x).total_cmp(&value(y)))?;
+    let [to, from] = extremes(kept, value)?;
     let show = |j: usize| back.run.show(value(j));
     (value(to) > 0.0 && value(from) < 0.0).then(|| {
         back.words

@@ -24,11 +24,8 @@ fn each(
     for &[b, h] in &run.groups {
         part.blocks.extend(run.group_heading([b, h]));
         for &i in &run.rows {
-            if back.push_kept([b, h, i], part) {
-                let [_, written] = run.kept_and_written([b, h, i]);
-                for j in written {
-                    push([b, h, i, j], part);
-                }
+            for j in back.written([b, h, i], part) {
+                push([b, h, i, j], part);
             }
         }
         part.blocks

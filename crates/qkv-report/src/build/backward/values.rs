@@ -20,8 +20,9 @@ fn values(back: &Back<'_, '_>) -> Part {
     let mut part = back.part(&names, words.heading_grad_v(), &formula);
     part.blocks
         .push(Block::Paragraph(words.grad_v(back.shares_heads())));
-    let mut meaning = None;
+    let mut told = false;
     for [b, g] in back.kv_groups() {
+        let mut meaning = None;
         part.blocks.extend(back.kv_heading([b, g], "dV"));
         for j in back.keys_shown() {
             let users = back.users([b, g], j);
@@ -44,15 +45,19 @@ fn values(back: &Back<'_, '_>) -> Part {
             let heaviest = users
                 .into_iter()
                 .max_by(|&x, &y| weight(x).total_cmp(&weight(y)));
-            meaning = meaning.or(heaviest
-                .filter(|&user| weight(user).is_finite())
-                .map(|[h, i]| words.grad_v_meaning(j, i, &run.show(weight([h, i])))));
+            meaning =
+                meaning.or(heaviest
+                    .filter(|&user| weight(user).is_finite())
+                    .map(|[h, i]| {
+                        let head = (run.heads > 1).then_some(h);
+                        words.grad_v_meaning(j, (i, head), &run.show(weight([h, i])))
+                    }));
         }
         back.push_other_columns(run.dv, &mut part);
         part.blocks
             .extend(back.matrix("dV", 'v', None, GradientName::GradV, &[b, g]));
+        tell(&mut told, meaning, &mut part);
     }
-    part.blocks.extend(meaning.map(finding));
     part
 }
 
@@ -67,24 +72,25 @@ fn weights(back: &Back<'_, '_>) -> Part {
     let mut part = back.part(&names, words.heading_grad_weights(), formula);
     part.blocks
         .push(Block::Paragraph(words.grad_weights(dropout.is_some())));
-    let mut meaning = None;
+    if run.masks_keys() {
+        let text = words.grad_weights_of_dropped_keys();
+        part.blocks.push(Block::Paragraph(text));
+    }
+    let mut told = false;
     for &[b, h] in &run.groups {
+        let mut meaning = None;
         part.blocks.extend(run.group_heading([b, h]));
         for &i in &run.rows {
             let row = [b, h, i];
-            if !back.push_kept(row, &mut part) {
-                continue;
-            }
-            let [_, written] = run.kept_and_written(row);
-            for &j in &written {
+            for j in back.written(row, &mut part) {
                 push_weight(back, [b, h, i, j], &mut part);
             }
             meaning = meaning.or_else(|| best_and_worst(back, row));
         }
         part.blocks
             .extend(back.matrix("dP", 'q', Some('k'), GradientName::GradWeights, &[b, h]));
+        tell(&mut told, meaning, &mut part);
     }
-    part.blocks.extend(meaning.map(finding));
     part
 }
 
@@ -123,14 +129,7 @@ fn best_and_worst(back: &Back<'_, '_>, row: [usize; 3]) -> Option<String> {
     let [b, h, i] = row;
     let [kept, _] = back.run.kept_and_written(row);
     let value = |j: usize| back.at(GradientName::GradWeights, &[b, h, i, j]);
-    let most = kept
-        .iter()
-        .copied()
-        .max_by(|&x, &y| value(x).total_cmp(&value(y)))?;
-    let least = kept
-        .iter()
-        .copied()
-        .min_by(|&x, &y| value(x).total_cmp(&value(y)))?;
+    let [most, least] = extremes(&kept, value)?;
     let show = |j: usize| back.run.show(value(j));
     (value(most) > value(least)).then(|| {
         back.words
@@ -138,25 +137,36 @@ fn best_and_worst(back: &Back<'_, '_>, row: [usize; 3]) -> Option<String> {
     })
 }
 
+/// The keys of the largest and of the smallest number.
+pub(super) fn extremes(keys: &[usize], value: impl Fn(usize) -> f64) -> Option<[usize; 2]> {
+    let order = |x: &usize, y: &usize| value(*x).total_cmp(&value(*y));
+    let most = keys.iter().copied().max_by(order)?;
+    let least = keys.iter().copied().min_by(order)?;
+    Some([most, least])
+}
+
+/// Adds a sentence about the first head that has one.
+pub(super) fn tell(told: &mut bool, meaning: Option<String>, part: &mut Part) {
+    if !*told {
+        *told = meaning.is_some();
+        part.blocks.extend(meaning.map(finding));
+    }
+}
+
 impl Back<'_, '_> {
-    /// Says which keys of a row get nothing; whether the row keeps any.
-    pub(super) fn push_kept(&self, row: [usize; 3], part: &mut Part) -> bool {
+    /// The keys of a row that are written out; says so if there are others, or none.
+    pub(super) fn written(&self, row: [usize; 3], part: &mut Part) -> Vec<usize> {
         let [_, _, i] = row;
         let run = self.run;
         if run.is_empty_row(row) {
             part.blocks.push(Block::Item(self.words.back_empty_row(i)));
-            return false;
+            return Vec::new();
         }
         let [kept, written] = run.kept_and_written(row);
-        let dropped: Vec<usize> = (0..run.keys).filter(|j| !kept.contains(j)).collect();
-        if !dropped.is_empty() {
-            let text = self.words.back_dropped_keys(i, &dropped);
-            part.blocks.push(Block::Item(text));
-        }
         if written.len() < kept.len() {
             let text = self.words.heaviest_keys(written.len(), run.keys);
             part.blocks.push(Block::Item(text));
         }
-        true
+        written
     }
 }

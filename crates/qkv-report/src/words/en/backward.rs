@@ -128,10 +128,12 @@ impl Backward for English {
              the weights): dV = Wᵀ·dO.{shared}"
         )
     }
-    fn grad_v_meaning(&self, j: usize, i: usize, weight: &str) -> String {
+    fn grad_v_meaning(&self, j: usize, query: (usize, Option<usize>), weight: &str) -> String {
+        let (i, head) = query;
+        let head = head.map_or(String::new(), |h| format!(" of head {h}"));
         format!(
-            "Value {j} is used most by query {i}, with weight {weight}: that share of do{i} is \
-             what it gets from there."
+            "Value {j} is used most by query {i}{head}, with weight {weight}: that share of its \
+             do{i} is what comes back from there."
         )
     }
     fn heading_grad_weights(&self) -> String {
@@ -149,6 +151,9 @@ impl Backward for English {
              output's gradient and that value: how much the loss would gain from one more unit of \
              weight. It is called dP, since papers write P for the weights.{dropout}"
         )
+    }
+    fn grad_weights_of_dropped_keys(&self) -> String {
+        "The value of a dropped key is not read, so its entry is 0.".into()
     }
     fn grad_weights_meaning(&self, i: usize, most: KeyNumber<'_>, least: KeyNumber<'_>) -> String {
         format!(
@@ -325,7 +330,7 @@ impl Backward for English {
     fn back_norm(&self) -> String {
         "A number x enters its own quotient, and the root mean square that divides the whole row: \
          the first term of dx is the direct way, the second goes through the root mean square, \
-         with A for the whole row. The gain gets the gradient times the normed number, added up \
+         with A and B for the whole row. The gain gets the gradient times the normed number, added up \
          over all rows."
             .into()
     }

@@ -113,8 +113,12 @@ impl Backward for Chinese {
              再对各查询求和（沿权重矩阵的一列）：dV = Wᵀ·dO。{shared}"
         )
     }
-    fn grad_v_meaning(&self, j: usize, i: usize, weight: &str) -> String {
-        format!("值{j}被查询{i}用得最多，权重为{weight}：它从那里得到的正是do{i}的这么大一份。")
+    fn grad_v_meaning(&self, j: usize, query: (usize, Option<usize>), weight: &str) -> String {
+        let (i, head) = query;
+        let head = head.map_or(String::new(), |h| format!("头{h}的"));
+        format!(
+            "值{j}被{head}查询{i}用得最多，权重为{weight}：从那里传回来的正是do{i}的这么大一份。"
+        )
     }
     fn heading_grad_weights(&self) -> String {
         "dP：权重得到的梯度".into()
@@ -130,6 +134,9 @@ impl Backward for Chinese {
             "键j的权重乘的是值j，所以它的梯度是输出的梯度与这个值的点积：\
              权重每多一个单位，损失会增加多少。论文中常用P表示权重，因此记作dP。{dropout}"
         )
+    }
+    fn grad_weights_of_dropped_keys(&self) -> String {
+        "被屏蔽的键，它的值不会读取，所以对应的元素为0。".into()
     }
     fn grad_weights_meaning(&self, i: usize, most: KeyNumber<'_>, least: KeyNumber<'_>) -> String {
         format!(
@@ -185,9 +192,9 @@ impl Backward for Chinese {
     }
     fn grad_scores_nothing(&self, i: usize, only_key: bool) -> String {
         if only_key {
-            format!("查询{i}只保留一个键：不论得分是多少，权重都是1，所以得分得不到梯度。")
+            format!("查询{i}只保留一个键：不论得分是多少，权重都是1，所以得分的梯度为0。")
         } else {
-            format!("对查询{i}来说，把权重从一个键移到另一个键不会改变损失，所以得分得不到梯度。")
+            format!("对查询{i}来说，把权重从一个键移到另一个键不会改变损失，所以得分的梯度为0。")
         }
     }
     fn heading_grad_sinks(&self) -> String {
@@ -287,7 +294,7 @@ impl Backward for Chinese {
     }
     fn back_norm(&self) -> String {
         "一个数x既是自己那个商的被除数，又影响除整行的均方根：dx的第一项是直接的影响，\
-         第二项是经由均方根的影响，其中A由整行算出。增益得到的是梯度乘以归一化之后的数，对所有行求和。"
+         第二项是经由均方根的影响，其中A和B由整行算出。增益得到的是梯度乘以归一化之后的数，对所有行求和。"
             .into()
     }
     fn heading_grad_layer(&self) -> String {
