@@ -248,6 +248,14 @@ fn tokens_name_rows_and_columns() {
     let found = json(&format!("{x} --tokens '[\"New York\", \"\", \"a b\"]'"));
     assert_eq!(found["tokens"], serde_json::json!(["New York", "", "a b"]));
     assert!(json(x).get("tokens").is_none());
+    // Rows that are not worked out are told too.
+    says(
+        &format!("explain --lang en {x} --causal --row 1 --next-token --tokens 'the cat sat'"),
+        &[
+            "q0 the sees: the q1 cat sees: the · cat q2 sat sees",
+            "q0 the → cat q1 cat → sat",
+        ],
+    );
     // Of a cache and its step, of a context, of more keys than queries.
     says(
         &format!("explain --lang en {x} --decode --tokens 'the cat sat'"),
@@ -330,4 +338,35 @@ fn the_next_token_and_a_mask_that_shows_it() {
     // A bias of −∞ hides as a mask does.
     let bias = "--bias '0 -inf -inf; 0 0 -inf; 0 0 0'";
     assert_eq!(next(bias), expected);
+}
+
+/// Tokens, comparisons and labels are in every format.
+#[test]
+fn every_format_has_them() {
+    let line = "explain --lang en --x '1 0; 0 1; 1 1' --init xavier --causal --tokens '<a> b&c #' \
+                --next-token --permute 2,0,1 --contrast --format";
+    for (format, words) in [
+        ("text", ["q0 <a>", "o'1 <a>", "b&c → #", "w wrong"]),
+        (
+            "markdown",
+            ["q0 &lt;a>", "o'1 &lt;a>", "b&amp;c → #", "w wrong"],
+        ),
+        (
+            "html",
+            [
+                "q0 &lt;a&gt;",
+                "o&#39;1 &lt;a&gt;",
+                "b&amp;c → #",
+                "w wrong",
+            ],
+        ),
+        ("latex", ["b\\&c", "\\#", "causal", "wrong"]),
+    ] {
+        let ran = qkv(&format!("{line} {format}"));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{format}");
+        for words in words {
+            let found = ran.out.contains(words);
+            assert!(found, "{format}: no {words:?} in {}", ran.out);
+        }
+    }
 }

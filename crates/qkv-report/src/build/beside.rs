@@ -68,7 +68,8 @@ impl Window {
     }
 }
 
-fn shown_rows(run: &Run<'_>) -> Vec<usize> {
+/// All queries of a small input, else the chosen ones.
+pub(super) fn shown_rows(run: &Run<'_>) -> Vec<usize> {
     match run.large {
         true => run.rows.clone(),
         false => (0..run.queries).collect(),

@@ -1,5 +1,6 @@
 //! What each position is trained to predict, and whether it can see it.
 
+use super::beside::shown_rows;
 use super::run::Run;
 use crate::explanation::{Block, Part};
 
@@ -14,7 +15,7 @@ pub(super) fn part(run: &Run<'_>) -> Option<Part> {
             let heading = words.group(Some(b), None, None);
             part.blocks.push(Block::Heading(heading));
         }
-        for &i in &run.rows {
+        for i in shown_rows(run) {
             let label = labels.get(i).copied().flatten();
             let label = label.map(|j| match run.key_labels.get(j) {
                 Some(token) => token.clone(),

@@ -1,5 +1,6 @@
 //! Which keys each query keeps, and why it drops the others.
 
+use super::beside::shown_rows;
 use super::run::Run;
 use crate::explanation::{Block, Part};
 use crate::words::Reason;
@@ -89,7 +90,7 @@ fn seen(run: &Run<'_>, [b, h]: [usize; 2]) -> Vec<String> {
             .collect();
         run.words.sees(&run.row_name('q', i), &tokens)
     };
-    run.rows.iter().map(sees).collect()
+    shown_rows(run).iter().map(sees).collect()
 }
 
 /// What query i keeps, and why not the rest.

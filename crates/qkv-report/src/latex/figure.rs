@@ -81,13 +81,16 @@ pub(super) fn heat_map(map: &HeatMap, digits: usize) -> (String, Grid) {
     let grid = Grid::new(map, queries, keys);
     let dense = grid.is_merged() || width > NUMBERS;
     let columns = grid.cells.first().map_or(0, Vec::len);
-    let name = |letter: char, at: usize, merged: usize| match dense {
+    let name = |letter: char, at: usize, merged: usize, names: &[String]| match dense {
         true if !at.is_multiple_of(NAMED) => String::new(),
         true => format!(
             "\\makebox[0pt][l]{{\\scriptsize ${letter}_{{{}}}$}}",
             at * merged
         ),
-        false => format!("${letter}_{{{at}}}$"),
+        false => format!(
+            "${}$",
+            names.get(at).map_or(String::new(), |name| label(name))
+        ),
     };
     let cell = if dense { "p{3.2mm}" } else { "r" };
     let mut out = if dense {
@@ -101,11 +104,11 @@ pub(super) fn heat_map(map: &HeatMap, digits: usize) -> (String, Grid) {
         cell.repeat(columns)
     ));
     for at in 0..columns {
-        out.push_str(&format!(" & {}", name('k', at, keys)));
+        out.push_str(&format!(" & {}", name('k', at, keys, &map.columns)));
     }
     out.push_str(" \\\\\n");
     for (at, row) in grid.cells.iter().enumerate() {
-        out.push_str(&name('q', at, queries));
+        out.push_str(&name('q', at, queries, &map.rows));
         for cell in row {
             let text = if dense {
                 String::new()
