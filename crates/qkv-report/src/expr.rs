@@ -1,7 +1,7 @@
 //! A formula with the numbers put in: it can be printed, and redone from what was printed.
 
 use crate::entry::Number;
-use crate::number::{self, Shown, shown};
+use crate::number::{self, shown};
 use crate::words::Words;
 
 /// A formula with numbers.
@@ -30,7 +30,7 @@ pub(crate) enum Rest {
     Keys,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Function {
     Exp,
     Tanh,
@@ -368,21 +368,4 @@ impl Function {
             Function::Abs => "abs",
         }
     }
-}
-
-/// Beyond this many decimals `f64` itself is too coarse to tell a rounded display from a fault.
-const MOST_DIGITS_REDONE: usize = 12;
-
-/// What a formula gives from its printed digits, if that is not what is printed for `value`.
-pub(crate) fn other_digits(expr: &Expr, value: f64, digits: usize) -> Option<Shown> {
-    if digits > MOST_DIGITS_REDONE || !value.is_finite() {
-        return None;
-    }
-    let redone = expr.value_from_print(digits);
-    if !redone.is_finite() {
-        return None;
-    }
-    let own = shown(value, digits);
-    let redone = number::rounded_like(redone, &own, digits);
-    (redone.value != own.value).then(|| number::padded_like(redone, &own, digits))
 }

@@ -47,6 +47,7 @@ mod more;
 mod notation;
 mod number;
 mod printed;
+mod redone;
 mod text;
 mod words;
 

@@ -30,9 +30,7 @@ pub(crate) fn shown(value: f64, digits: usize) -> Shown {
     if value.abs() >= LARGE || value.abs() < smallest_fixed(digits) {
         return decimal.scientific(digits, value < 0.0, true);
     }
-    decimal
-        .rounded(digits as i64)
-        .plain(digits, false, value < 0.0)
+    decimal.rounded_off(digits, value < 0.0)
 }
 
 /// Below this, `digits` decimals show too little of a number.
@@ -53,9 +51,7 @@ pub(crate) fn shown_fixed(value: f64, digits: usize) -> Shown {
     if let Some(short) = decimal.if_short(value, digits) {
         return short.plain(digits, true, value < 0.0);
     }
-    decimal
-        .rounded(digits as i64)
-        .plain(digits, false, value < 0.0)
+    decimal.rounded_off(digits, value < 0.0)
 }
 
 /// 0.6698 as "66.98".
@@ -79,33 +75,41 @@ pub(crate) fn rounded_like(redone: f64, own: &Shown, digits: usize) -> Shown {
     let clean: f64 = format!("{redone:.13e}").parse().unwrap_or(redone);
     if own.text.contains('×') && clean != 0.0 {
         // Rounded at the last place of `own`, which may have another power of ten.
-        let place = digits.max(2) as i64 - Decimal::of(own.value).point;
+        let place = |value: f64| digits.max(2) as i64 - Decimal::of(value).point;
+        let place = place(own.value).min(place(clean));
         let rounded = Decimal::of(clean).rounded(place);
         if rounded.value() == own.value.abs() && (clean < 0.0) == (own.value < 0.0) {
             return own.clone();
         }
-        return rounded.scientific(digits, clean < 0.0, false);
+        return match rounded.digits.is_empty() {
+            true => shown_fixed(0.0, digits),
+            false => rounded.scientific(digits, clean < 0.0, false),
+        };
     }
     shown_fixed(clean, digits)
 }
 
 /// With the decimals that a rounded number beside it has.
-pub(crate) fn padded_like(mut number: Shown, other: &Shown, digits: usize) -> Shown {
-    if !other.exact && !number.text.contains('×') {
-        let decimals = match number.text.split_once('.') {
-            Some((_, decimals)) => decimals.len(),
-            None => {
-                if digits > 0 {
-                    number.text.push('.');
-                }
-                0
-            }
-        };
-        number
-            .text
-            .push_str(&"0".repeat(digits.saturating_sub(decimals)));
+pub(crate) fn padded_like(mut number: Shown, other: &Shown) -> Shown {
+    if !other.exact && !(number.text.contains('×') || other.text.contains('×')) {
+        let decimals = |text: &str| text.split_once('.').map(|(_, decimals)| decimals.len());
+        let wanted = decimals(&other.text).unwrap_or(0);
+        if wanted > 0 && !number.text.contains('.') {
+            number.text.push('.');
+        }
+        let missing = wanted.saturating_sub(decimals(&number.text).unwrap_or(0));
+        number.text.push_str(&"0".repeat(missing));
     }
     number
+}
+
+/// Half a unit in the last place of a printed number.
+pub(crate) fn half_unit(own: &Shown, digits: usize) -> f64 {
+    let place = match own.text.contains('×') {
+        true => digits.max(2) as i64 - Decimal::of(own.value).point,
+        false => digits as i64,
+    };
+    0.5 * 10_f64.powi(-place as i32)
 }
 
 /// 1016 as "1,016".
@@ -218,6 +222,13 @@ impl Decimal {
         Decimal { digits, point }.trimmed()
     }
 
+    /// With exactly `places` decimals, or with all that `f64` has if these are fewer.
+    fn rounded_off(&self, places: usize, negative: bool) -> Shown {
+        let all = (self.digits.len() as i64 - self.point).max(0);
+        self.rounded(places as i64)
+            .plain(places.min(all as usize), false, negative)
+    }
+
     fn value(&self) -> f64 {
         let digits: String = self.digits.iter().map(|d| char::from(b'0' + d)).collect();
         format!("0.{digits}0e{}", self.point).parse().unwrap_or(0.0)
@@ -256,7 +267,10 @@ impl Decimal {
 
     /// d.ddd×10ⁿ, trimmed if it is exact and `trim` allows it.
     fn scientific(&self, digits: usize, negative: bool, trim: bool) -> Shown {
-        let significant = digits.max(2) as i64;
+        let significant = match trim {
+            true => digits.max(2).min(self.digits.len().max(2)) as i64,
+            false => digits.max(2) as i64,
+        };
         let short = self.rounded(significant - self.point);
         // Near the smallest numbers short digits are no sign of an exact one.
         let exact = trim
@@ -321,7 +335,9 @@ mod tests {
             (0.3, 0, "3×10⁻¹"),
             (0.67, 0, "1"),
             (120.5, 2, "120.5"),
-            (1.0 / 3.0, 17, "0.33333333333333330"),
+            (1.0 / 3.0, 17, "0.3333333333333333"),
+            (2.0_f64.sqrt(), 17, "1.4142135623730951"),
+            (2e-20 / 3.0, 17, "6.6666666666666666×10⁻²¹"),
         ];
         for (value, digits, text) in cases {
             assert_eq!(shown(value, digits).text, text, "{value:?} with {digits}");

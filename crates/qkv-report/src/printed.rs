@@ -2,8 +2,9 @@
 
 use crate::entry::Number;
 use crate::explanation::{Blank, Cell, Matrix, Worked};
-use crate::expr::{Expr, TIED, Token, joined, other_digits};
+use crate::expr::{Expr, TIED, Token, joined};
 use crate::number::{shown, shown_fixed};
+use crate::redone;
 use crate::text::columns;
 use crate::words::Words;
 use std::borrow::Cow;
@@ -96,21 +97,23 @@ impl Lines<'_> {
         let digits = self.digits + worked.more_digits;
         let value = shown(worked.value.value, digits);
         let mut pieces = Vec::new();
-        let mut before: Option<(&Expr, String)> = None;
+        let mut chain: Vec<(&Expr, String)> = Vec::new();
         for expr in &worked.chain {
             let tokens = expr.tokens(digits, self.words);
             let text = joined(&tokens);
-            if before.as_ref().is_some_and(|(_, before)| *before == text) || text == value.text {
+            let before = chain.last();
+            if before.is_some_and(|(_, before)| *before == text) || text == value.text {
                 continue;
             }
-            let sign = match &before {
-                Some((before, _)) if rounds(before, expr, digits) => '≈',
+            let sign = match before {
+                Some((before, _)) if !redone::equal(before, expr, digits) => '≈',
                 _ => '=',
             };
             pieces.push((sign, tokens));
-            before = Some((expr, text));
+            chain.push((expr, text));
         }
-        let exact = value.exact && worked.chain.last().is_none_or(|expr| expr.exact(digits));
+        let last = worked.chain.last();
+        let exact = value.exact && last.is_none_or(|expr| redone::gives(expr, &value, digits));
         let last = vec![Token::Number {
             text: value.text,
             number: worked.value.clone(),
@@ -122,40 +125,37 @@ impl Lines<'_> {
                 None => worked.label.as_str().into(),
             },
             pieces,
-            remark: self.remark(worked),
+            remark: self.remark(worked, &chain),
         }
     }
 
-    fn remark(&mut self, worked: &Worked) -> Option<String> {
+    fn remark(&mut self, worked: &Worked, chain: &[(&Expr, String)]) -> Option<String> {
         let Number { value, .. } = worked.value;
         let last = worked.chain.last();
         if last.is_some_and(|expr| expr.cancels_to(value)) {
             return Some(self.words.cancelled());
         }
         let digits = self.digits + worked.more_digits;
-        let redone = |expr: &Expr| other_digits(expr, value, digits);
-        let redone = worked.chain.iter().rev().find_map(redone)?.text;
+        let others = redone::others(chain, value, digits, self.words);
+        if others.is_empty() {
+            return None;
+        }
+        let given: Vec<String> = others.iter().map(|other| other.given.clone()).collect();
         if self.explained {
-            let short = self.words.other_digits(&redone);
-            return Some(short.replace(' ', &TIED.to_string()));
+            let short = self.words.other_digits(&given);
+            return Some(match columns(&short) < TIED_REMARK {
+                true => short.replace(' ', &TIED.to_string()),
+                false => short,
+            });
         }
         self.explained = true;
-        let own = shown(value, digits).text;
-        Some(self.words.other_digits_first(&redone, &own))
+        let right: Vec<String> = others.into_iter().map(|other| other.right).collect();
+        Some(self.words.other_digits_first(&given, &right))
     }
 }
 
-/// Whether a formula shows a rounded number that the one before it did not.
-fn rounds(before: &Expr, expr: &Expr, digits: usize) -> bool {
-    let mut seen = Vec::new();
-    before.leaves(&mut |leaf| seen.push(shown(leaf.abs(), digits).text));
-    let mut rounds = false;
-    expr.leaves(&mut |leaf| {
-        let leaf = shown(leaf.abs(), digits);
-        rounds |= !leaf.exact && !seen.contains(&leaf.text);
-    });
-    rounds
-}
+/// Shorter remarks stay on one line.
+const TIED_REMARK: usize = 38;
 
 /// Columns of the room for a line's calculation, at least.
 const LEAST_ROOM: usize = 12;

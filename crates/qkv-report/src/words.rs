@@ -216,8 +216,9 @@ pub(crate) trait Words:
     fn lse(&self, sinks: bool) -> String;
 
     // The renderer's own
-    fn other_digits_first(&self, redone: &str, own: &str) -> String;
-    fn other_digits(&self, redone: &str) -> String;
+    /// `given` is what the shown digits give, `right` what is printed.
+    fn other_digits_first(&self, given: &[String], right: &[String]) -> String;
+    fn other_digits(&self, given: &[String]) -> String;
     fn cancelled(&self) -> String;
     fn how_to_widen(&self, columns: usize) -> String;
     fn warning(&self) -> &'static str;

@@ -167,57 +167,129 @@ fn redo_line(line: &str, digits: usize, count: &mut Count) {
         },
     };
     let pieces = pieces(line.trim());
-    let [(_, label), formulas @ .., (equal, value)] = &pieces[..] else {
+    let [(_, label), formulas @ .., (_, value)] = &pieces[..] else {
         assert!(note.is_none(), "{line}");
         return;
     };
-    let named = ["cos", "sin", "mean", "rms", "Σ", "lse", "sink", "汇点"];
+    let named = [
+        "cos", "sin", "mean", "rms", "Σ", "lse", "sink", "f of", "ln", "第",
+    ];
     let is_label = label.contains('[')
         || label.starts_with(['q', 'd', 'L', '('])
         || named.iter().any(|name| label.starts_with(name));
-    let Some((value, half)) = printed(value, digits).filter(|_| is_label) else {
+    if !is_label || printed(value, digits).is_none() {
         assert!(note.is_none(), "{line}");
         return;
-    };
+    }
+    let words = |formula: &str| formula.contains("column") || formula.contains('列');
+    let formulas: Vec<_> = formulas.iter().filter(|(_, f)| !words(f)).collect();
     count.lines += 1;
     count.notes += usize::from(note.is_some());
+    let mut links = Vec::new();
+    for pair in formulas.windows(2) {
+        let [(_, before), (equal, next)] = pair else {
+            continue;
+        };
+        if *equal {
+            let [a, b] = [before, next].map(|formula| pencil(formula, digits));
+            let error = (a - b).abs();
+            assert!(
+                a == b || a.is_nan() && b.is_nan() || error <= 1e-13 * (a.abs() + b.abs()),
+                "{line}: {before} is not {next}"
+            );
+        }
+        links.extend(number_of(before, next).map(|(formula, number)| (formula, *equal, number)));
+    }
+    if let Some((_, last)) = formulas.last() {
+        links.push((*last, pieces[pieces.len() - 1].0, *value));
+    }
     let mut all_agree = true;
-    for (_, formula) in formulas {
-        if formula.contains("column") || formula.contains('列') {
+    for (formula, equal, number) in links {
+        all_agree &= agrees(formula, equal, number, digits, (line, note));
+    }
+    assert!(
+        note.is_none() || !all_agree,
+        "{line}: has a note but agrees"
+    );
+}
+
+fn pencil(formula: &str, digits: usize) -> f64 {
+    redo(formula, digits).unwrap_or_else(|| panic!("cannot redo {formula:?}"))
+}
+
+/// What is a number in the second formula where the first has something to work out.
+fn number_of<'a>(before: &'a str, next: &'a str) -> Option<(&'a str, &'a str)> {
+    let ends: [(&str, &str); 2] = [("exp(", ")"), ("", "")];
+    for (start, end) in ends {
+        let inside = |text: &'a str| text.strip_prefix(start)?.strip_suffix(end);
+        let (Some(a), Some(b)) = (inside(before), inside(next)) else {
             continue;
-        }
-        let redone = redo(formula, digits).unwrap_or_else(|| panic!("cannot redo {formula:?}"));
-        if !redone.is_finite() || !value.is_finite() {
-            assert!(
-                redone.is_nan() == value.is_nan() || note.is_none(),
-                "{line}"
-            );
-            continue;
-        }
-        // Seen from a number that is exactly half way, either neighbour is right.
-        let slack = 1e-9 * half + 1e-12 * value.abs();
-        all_agree &= (redone - value).abs() < half - slack;
-        if digits == 8 {
-            // A note excuses the last digit, not a wrong formula.
-            let error = (redone - value).abs();
-            assert!(
-                error < 1e-5 * (1.0 + value.abs()),
-                "{line}: redone {redone}"
-            );
-        }
-        if note.is_none() {
-            assert!(
-                (redone - value).abs() <= half + slack,
-                "{line}: redone {redone}, no note"
-            );
-            if *equal {
-                assert!((redone - value).abs() < 1e-9, "{line}: not equal, {redone}");
-            }
+        };
+        if printed(b, 4).is_some() {
+            return Some((a, b));
         }
     }
-    if note.is_some() {
-        assert!(!all_agree, "{line}: has a note but agrees");
+    let cut = |sign| Some((before.split_once(sign)?, next.split_once(sign)?));
+    for sign in ["/", " + "] {
+        if let Some(((a, b), (c, d))) = cut(sign)
+            && a == c
+            && printed(d, 4).is_some()
+        {
+            return Some((b, d));
+        }
     }
+    // x + cos(2) ≈ x − 0.4161
+    if next.contains(" − ") && before.contains(" + ") {
+        return None;
+    }
+    panic!("{next:?} does not follow from {before:?}");
+}
+
+/// Whether a formula, redone from its digits, gives the number that stands behind it. If not, there
+/// must be a note that says what it gives.
+fn agrees(
+    formula: &str,
+    equal: bool,
+    value: &str,
+    digits: usize,
+    (line, note): (&str, Option<&str>),
+) -> bool {
+    let redone = pencil(formula, digits);
+    let Some((value, half)) = printed(value, digits) else {
+        panic!("{line}: {value} is no number");
+    };
+    if !redone.is_finite() || !value.is_finite() {
+        assert!(
+            redone.is_nan() == value.is_nan() || note.is_none(),
+            "{line}"
+        );
+        return true;
+    }
+    let error = (redone - value).abs();
+    if digits == 8 {
+        // A note excuses the last digit, not a wrong formula.
+        assert!(
+            error < 1e-5 * (1.0 + value.abs()),
+            "{line}: redone {redone}"
+        );
+    }
+    // Seen from a number that is exactly half way, either neighbour is right.
+    let slack = 1e-9 * half + 1e-12 * value.abs();
+    if error <= half + slack {
+        assert!(!equal || error < 1e-9, "{line}: not equal, {redone}");
+        return error < half - slack || note.is_none();
+    }
+    let note = note.unwrap_or_else(|| panic!("{line}: redone {redone}, no note"));
+    assert!(!equal, "{line}: not equal, {redone}");
+    // What the note says comes from this formula.
+    let numbers = note.split([' ', '\u{a0}', ':', '：', ']', '〕', '、', '得']);
+    let said = numbers.filter_map(|word| printed(word, digits));
+    let mut errors = said.map(|(said, own)| (said - redone).abs() - half.max(own) - slack);
+    assert!(
+        errors.any(|error| error <= 0.0),
+        "{line}: the note does not say {redone}"
+    );
+    false
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn the_built_in_example() {
                 "s[0,1] = 0/√2 = 0",
                 "e[0,1] = exp(0 − 0.7071) = exp(−0.7071) ≈ 0.4931",
                 "S[0] = 1 + 0.4931 ≈ 1.4931",
-                "Σ w[0,·] = 0.6698 + 0.3302 ≈ 1",
+                "Σ w[0,·] = 0.6698 + 0.3302 = 1",
                 "o[0,0] = 0.6698·2 + 0.3302·0 ≈ 1.3395",
                 "o[0,1] = 0.6698·0 + 0.3302·4 ≈ 1.3210",
                 "o0  1.3395  1.3210",
@@ -86,6 +86,41 @@ fn more_digits_and_fewer() {
             }
         }
     });
+}
+
+/// What a line of several formulas says where its digits do not give the next.
+#[test]
+fn every_link_of_a_line_is_true_from_its_digits() {
+    let lines = |q: &[f64], k: &[f64], width: usize, digits: usize| {
+        let keys = k.len() / width;
+        let v: Vec<f64> = (0..keys).map(|j| j as f64).collect();
+        let three = [(q, [1, width]), (k, [keys, width]), (&v[..], [keys, 1])];
+        let mut out = String::new();
+        with_matrices(&Block::default(), three, |subject| {
+            let settings = Settings {
+                digits,
+                ..settings(Lang::En, 200)
+            };
+            out = text(subject, &settings);
+        });
+        out
+    };
+    let text = lines(&[-3.0, -1.0], &[-3.0, -3.0, -1.0, -3.0, 2.0, -1.0], 2, 4);
+    has(
+        &text,
+        "e[0,1] = exp(4.2426 − 8.4853) ≈ exp(−4.2426) ≈ 0.0144 [shown digits give \
+         4.2426 − 8.4853 = −4.2427]",
+    );
+    has(&text, "exp(−3.5355 − 8.4853) = exp(−12.0208)");
+    has(&lines(&[1.0, 0.0], &[1.0, 0.0], 2, 0), "1/√2 ≈ 1/1 ≈ 1");
+    let text = lines(&[-1.73, 0.0, 0.0], &[1.0, 0.0, 0.0], 3, 2);
+    has(&text, "s[0,0] = −1.73/√3 ≈ −1.73/1.73 ≈ −1.00\n");
+    let text = lines(&[1.673_891, 0.0], &[1.0, 0.0], 2, 6);
+    has(&text, "give 1.673891/1.414214 ≈ 1.183619: ");
+    let text = lines(&[1.0, 0.0], &[1.0, 0.0], 2, 17);
+    has(&text, "1/√2 ≈ 1/1.4142135623730951 ≈ 0.7071067811865475\n");
+    let text = lines(&[f64::NEG_INFINITY, 1.0], &[1.0, 0.0, 0.1, 2.0], 2, 4);
+    has(&text, "s[0,1] = −∞/√2 = −∞/1.4142 = −∞");
 }
 
 #[test]

@@ -109,23 +109,23 @@ fn column(header: &str, cells: impl Iterator<Item = String>) -> Column {
             None => (cell, String::new()),
         })
         .collect();
-    let whole = cells
-        .iter()
-        .map(|(whole, _)| columns(whole))
-        .max()
-        .unwrap_or(0);
-    let decimals = cells
-        .iter()
-        .map(|(_, part)| columns(part))
-        .max()
-        .unwrap_or(0);
+    // −∞ and NaN have no decimal point to stand at: they end where the others do.
+    let is_number = |whole: &str| !whole.ends_with(['∞', 'N']);
+    let longest = |parts: &mut dyn Iterator<Item = &String>| parts.map(|part| columns(part)).max();
+    let numbers = cells.iter().filter(|(whole, _)| is_number(whole));
+    let whole = longest(&mut numbers.map(|(whole, _)| whole)).unwrap_or(0);
+    let decimals = longest(&mut cells.iter().map(|(_, part)| part)).unwrap_or(0);
+    let others = cells.iter().filter(|(whole, _)| !is_number(whole));
+    let others = longest(&mut others.map(|(whole, _)| whole)).unwrap_or(0);
+    let all = others.max(whole + decimals);
+    let cell = |(before, after): &(String, String)| match is_number(before) {
+        true => right(&format!("{before}{}", padded(after, decimals)), all),
+        false => right(before, all),
+    };
     Column {
         header: header.into(),
-        width: columns(header).max(whole + decimals),
-        cells: cells
-            .iter()
-            .map(|(before, after)| format!("{}{}", right(before, whole), padded(after, decimals)))
-            .collect(),
+        width: columns(header).max(all),
+        cells: cells.iter().map(cell).collect(),
     }
 }
 

@@ -537,14 +537,17 @@ impl Words for English {
         )
     }
 
-    fn other_digits_first(&self, redone: &str, own: &str) -> String {
+    fn other_digits_first(&self, given: &[String], right: &[String]) -> String {
+        let are = if right.len() == 1 { "is" } else { "are" };
         format!(
-            "[the shown digits give {redone}: the calculation keeps all digits, only the display \
-             is rounded, and {own} is right]"
+            "[the shown digits give {}: the calculation keeps all digits, only the display is \
+             rounded, and {} {are} right]",
+            given.join(" and "),
+            right.join(" and ")
         )
     }
-    fn other_digits(&self, redone: &str) -> String {
-        format!("[shown digits give {redone}]")
+    fn other_digits(&self, given: &[String]) -> String {
+        format!("[shown digits give {}]", given.join(" and "))
     }
     fn cancelled(&self) -> String {
         "[0 on paper: the terms cancel, and this is what the computer's own rounding leaves]".into()

@@ -464,11 +464,15 @@ impl Words for Chinese {
         )
     }
 
-    fn other_digits_first(&self, redone: &str, own: &str) -> String {
-        format!("〔按显示的数字计算得{redone}：计算保留了全部数位，只是显示时舍入，应以{own}为准〕")
+    fn other_digits_first(&self, given: &[String], right: &[String]) -> String {
+        format!(
+            "〔按显示的数字计算得{}：计算保留了全部数位，只是显示时舍入，应以{}为准〕",
+            given.join("、"),
+            right.join("、")
+        )
     }
-    fn other_digits(&self, redone: &str) -> String {
-        format!("〔按显示的数字计算得{redone}〕")
+    fn other_digits(&self, given: &[String]) -> String {
+        format!("〔按显示的数字计算得{}〕", given.join("、"))
     }
     fn cancelled(&self) -> String {
         "〔在纸上为0：各项互相抵消，这只是计算机自身舍入的残余〕".into()
