@@ -91,7 +91,8 @@ pub(crate) fn rounded_like(redone: f64, own: &Shown, digits: usize) -> Shown {
 
 /// With the decimals that a rounded number beside it has.
 pub(crate) fn padded_like(mut number: Shown, other: &Shown) -> Shown {
-    if !other.exact && !(number.text.contains('×') || other.text.contains('×')) {
+    let has_power = number.text.contains('×') || other.text.contains('×');
+    if !other.exact && !has_power {
         let decimals = |text: &str| text.split_once('.').map(|(_, decimals)| decimals.len());
         let wanted = decimals(&other.text).unwrap_or(0);
         if wanted > 0 && !number.text.contains('.') {
