@@ -144,6 +144,10 @@ impl Reader<'_> {
                 c => {
                     self.at += 1;
                     match sign(c) {
+                        Some(tex) if c == 'δ' && self.peek() == Some('[') => {
+                            let below = self.bracketed();
+                            self.math(format!("{}_{{{below}}}", tex.trim_end()));
+                        }
                         Some(tex) => self.math(tex.into()),
                         None => self.word(c.into()),
                     }
@@ -211,7 +215,9 @@ impl Reader<'_> {
     fn name(&mut self) {
         let name = self.take(|c| c.is_ascii_alphabetic());
         let letters = name.len();
-        let used = matches!(self.peek(), Some('[' | '(' | '_' | '\''));
+        let numbered = letters == 1 || letters == 2 && name.starts_with('d');
+        let digit = self.peek().is_some_and(|c| c.is_ascii_digit());
+        let used = matches!(self.peek(), Some('[' | '(' | '_' | '\'')) || numbered && digit;
         let tex = if letters == 1 || name.chars().skip(1).all(|c| c.is_ascii_uppercase()) {
             name
         } else if KNOWN.contains(&name.as_str()) {
@@ -225,7 +231,7 @@ impl Reader<'_> {
         let known = tex.starts_with('\\') && !tex.ends_with('}');
         let primes = self.take(|c| c == '\'');
         let mut below = self.subscript();
-        if below.is_empty() && letters == 1 && self.peek().is_some_and(|c| c.is_ascii_digit()) {
+        if below.is_empty() && numbered && self.peek().is_some_and(|c| c.is_ascii_digit()) {
             below = format!("_{{{}}}", self.take(|c| c.is_ascii_digit()));
         }
         if below.is_empty() && self.peek() == Some('[') {
@@ -374,6 +380,14 @@ mod tests {
                 "x / \\sqrt{\\mathrm{mean}(x^{2}) + \\mathrm{eps}}",
             ),
             ("Σ w[0,·]", "\\sum w_{0,\\cdot }"),
+            (
+                "do0·o0 = δ[0]",
+                "\\mathrm{do}_{0}\\cdot o_{0} = \\delta_{0}",
+            ),
+            (
+                "ds[0,1]·(dp[0,1] − δ[i])",
+                "\\mathrm{ds}_{0,1}\\cdot (\\mathrm{dp}_{0,1} - \\delta_{i})",
+            ),
             (
                 "b becomes −∞ at 5%",
                 "b\\text{ becomes }-\\infty \\text{ at }5\\%",

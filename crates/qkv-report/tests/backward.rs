@@ -241,7 +241,7 @@ fn differences_that_are_rounding_are_called_so() {
             &english,
             "For query 0, moving weight from one key to another",
         );
-        assert!(!english.contains("lies above"), "{english}");
+        assert!(!english.contains("lies above it"), "{english}");
         for line in english.lines() {
             let cancelled = line.contains("×10⁻¹") && line.trim_start().starts_with("ds[");
             assert!(!cancelled || line.contains("0 on paper"), "{line}");

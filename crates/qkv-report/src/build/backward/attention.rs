@@ -121,11 +121,11 @@ fn push_row(back: &Back<'_, '_>, row: [usize; 3], letter: char, part: &mut Part)
     let mut terms: Vec<Expr> = written.iter().map(|&j| num(entry(j))).collect();
     push_rest(&mut terms, &written, &kept, value);
     let total: f64 = kept.iter().map(|&j| value(j)).sum();
-    part.blocks.push(worked(
-        format!("Σ d{letter}[{i},·]"),
-        vec![sum(terms)],
-        total,
-    ));
+    let terms = sum(terms);
+    // Where the terms cancel they do so by definition.
+    let total = if terms.cancels_to(total) { 0.0 } else { total };
+    let label = format!("Σ d{letter}[{i},·]");
+    part.blocks.push(worked(label, vec![terms], total));
 }
 
 /// The gradient of a score, 0 where dp and δ differ by rounding only.

@@ -105,10 +105,13 @@ impl Backward for English {
         "Back to the heads".into()
     }
     fn back_heads(&self, heads: usize, dv: usize) -> String {
+        if heads == 1 {
+            return "There is one head, so dO is dZ, number for number.".into();
+        }
         format!(
-            "The columns go back to the {} they came from: columns 0 to {} of dZ are dO of head \
-             0, and so on. Nothing is computed.",
-            many(heads, "head", "heads"),
+            "The columns go back to the {} heads they came from: columns 0 to {} of dZ are dO of \
+             head 0, and so on. Nothing is computed.",
+            count(heads),
             dv.saturating_sub(1)
         )
     }
@@ -132,8 +135,8 @@ impl Backward for English {
         let (i, head) = query;
         let head = head.map_or(String::new(), |h| format!(" of head {h}"));
         format!(
-            "Value {j} is used most by query {i}{head}, with weight {weight}: that share of its \
-             do{i} is what comes back from there."
+            "Value {j} is used most by query {i}{head}, with weight {weight}: do{i} times this \
+             weight is what comes back from there."
         )
     }
     fn heading_grad_weights(&self) -> String {
@@ -195,9 +198,8 @@ impl Backward for English {
             ""
         };
         format!(
-            "A score whose weight is worth more than the row's average δ gets a positive \
-             gradient, one that is worth less a negative one, each in proportion to its \
-             weight.{bias} {row}"
+            "Where dp lies above the row's average δ, the score gets a positive gradient, where \
+             it lies below, a negative one, each in proportion to its weight.{bias} {row}"
         )
     }
     fn grad_scores_meaning(
@@ -210,7 +212,7 @@ impl Backward for English {
         format!(
             "In row {i} the average is δ = {delta}. Key {} lies above it (dp = {}): a higher \
              score there raises the loss. Key {} lies below (dp = {}): a higher score there takes \
-             weight from better keys and lowers the loss.",
+             weight from keys with a larger dp and lowers the loss.",
             up.0, up.1, down.0, down.1
         )
     }

@@ -93,6 +93,9 @@ impl Backward for Chinese {
         "分回各头".into()
     }
     fn back_heads(&self, heads: usize, dv: usize) -> String {
+        if heads == 1 {
+            return "只有一个头，所以dO就是dZ，逐个相同。".into();
+        }
         format!(
             "各列回到它们所来自的{heads}个头：dZ的第0到{}列是头0的dO，依此类推。这一步不做任何计算。",
             dv.saturating_sub(1)
@@ -117,7 +120,7 @@ impl Backward for Chinese {
         let (i, head) = query;
         let head = head.map_or(String::new(), |h| format!("头{h}的"));
         format!(
-            "值{j}被{head}查询{i}用得最多，权重为{weight}：从那里传回来的正是do{i}的这么大一份。"
+            "值{j}被{head}查询{i}用得最多，权重为{weight}：从那里传回来的就是do{i}乘以这个权重。"
         )
     }
     fn heading_grad_weights(&self) -> String {
@@ -154,7 +157,7 @@ impl Backward for Chinese {
             "δ[i]是dP第i行按该行权重的加权平均"
         };
         format!(
-            "一行的权重总量是固定的，一个增大，其他的就要减小。{average}，也就是这一行里权重平均值多少。\
+            "一行的权重总量是固定的，一个增大，其他的就要减小。{average}，也就是这一行里每单位权重平均能使损失增加多少。\
              它恰好等于do_i·o_i，即输出的梯度与输出的点积；高速程序就是这样得到它的，不必用到权重。"
         )
     }
@@ -173,7 +176,7 @@ impl Backward for Chinese {
             ""
         };
         format!(
-            "哪个键的权重比该行平均值δ更值，它的得分就得到正的梯度；不如平均的得到负的梯度；\
+            "dp高于该行平均值δ的键，得分的梯度为正；低于平均的为负；\
              大小都与自己的权重成正比。{bias}{row}"
         )
     }
@@ -186,7 +189,7 @@ impl Backward for Chinese {
     ) -> String {
         format!(
             "第{i}行的平均值为δ = {delta}。键{}高于平均（dp = {}）：抬高它的得分会使损失增大。\
-             键{}低于平均（dp = {}）：抬高它的得分会从更值的键那里拿走权重，使损失减小。",
+             键{}低于平均（dp = {}）：抬高它的得分会从dp更大的键那里分走权重，使损失减小。",
             up.0, up.1, down.0, down.1
         )
     }
