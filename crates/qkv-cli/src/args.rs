@@ -1,6 +1,7 @@
 //! The words of the command line, one place for all commands.
 
 mod backward;
+mod exercise;
 mod help;
 mod inputs;
 mod layer;
@@ -10,6 +11,7 @@ mod output;
 mod values;
 
 pub use backward::BackwardArgs;
+pub use exercise::{ExerciseArgs, Problem};
 pub use inputs::{InputArgs, Layout};
 pub use layer::LayerArgs;
 pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
@@ -85,6 +87,9 @@ pub struct ExplainArgs {
     /// What else to show.
     #[command(flatten)]
     pub more: MoreArgs,
+    /// Sheet and key.
+    #[command(flatten)]
+    pub exercise: ExerciseArgs,
     /// Format, language, look.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -12,6 +12,8 @@ pub struct Reader<'a> {
     stdin: &'a mut dyn Read,
     reader_of_stdin: Option<&'static str>,
     files: Vec<(&'static str, PathBuf)>,
+    /// The arrays as literals, if they are asked for.
+    literals: Option<Vec<(&'static str, String)>>,
 }
 
 impl<'a> Reader<'a> {
@@ -20,7 +22,18 @@ impl<'a> Reader<'a> {
             stdin,
             reader_of_stdin: None,
             files: Vec::new(),
+            literals: None,
         }
+    }
+
+    /// Keeps every array as a literal too.
+    pub fn keep_literals(&mut self) {
+        self.literals = Some(Vec::new());
+    }
+
+    /// The arrays that were read, by option.
+    pub fn literals(&self) -> &[(&'static str, String)] {
+        self.literals.as_deref().unwrap_or_default()
     }
 
     /// The array that an option names.
@@ -43,6 +56,9 @@ impl<'a> Reader<'a> {
                 value: format!("an array of shape {:?} without a value", array.shape),
                 remedy: "check what wrote it".into(),
             });
+        }
+        if let Some(literals) = &mut self.literals {
+            literals.push((argument, literal(argument, &array)?));
         }
         Ok(array)
     }
@@ -157,6 +173,34 @@ impl<'a> Reader<'a> {
     pub fn bias(&mut self, argument: &'static str, text: &str) -> Result<Grid<f64>> {
         let (shape, values) = self.numbers(argument, text)?;
         grid(argument, shape, values)
+    }
+}
+
+/// What to type for an array to get all its digits.
+fn literal(argument: &'static str, array: &Array) -> Result<String> {
+    let numbers: Vec<String> = match &array.values {
+        Values::Bool(values) => values.iter().map(|v| u8::from(*v).to_string()).collect(),
+        _ => {
+            let numbers = array.to_f64().map_err(Error::io(argument))?;
+            numbers.iter().map(|v| shortest(*v)).collect()
+        }
+    };
+    Ok(nested(&array.shape, &mut numbers.into_iter()))
+}
+
+/// The shortest decimal of a number.
+fn shortest(value: f64) -> String {
+    let text = format!("{value:?}");
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}
+
+fn nested(shape: &[usize], numbers: &mut impl Iterator<Item = String>) -> String {
+    match shape.split_first() {
+        None => numbers.next().unwrap_or_default(),
+        Some((&len, inner)) => {
+            let items: Vec<String> = (0..len).map(|_| nested(inner, numbers)).collect();
+            format!("[{}]", items.join(","))
+        }
     }
 }
 

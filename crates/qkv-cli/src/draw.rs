@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! next()   SplitMix64 (Steele, Lea, Flood, 2014): state += 0x9E3779B97F4A7C15, then mixed
-//! stream   weight n (W_Q 0, W_K 1, W_V 2, W_O 3) has the n-th number of SplitMix64(seed) as the
+//! stream   weight n (W_Q 0, W_K 1, W_V 2, W_O 3; an exercise 4) has the n-th number of SplitMix64(seed) as the
 //!          seed of its own SplitMix64, so it does not depend on which others are drawn
 //! unit     (next() >> 11) / 2^53, in [0, 1)
 //! uniform  (2·unit − 1)·a
@@ -37,12 +37,7 @@ impl Weight {
 
 /// `rows·columns` numbers, row by row.
 pub fn draw(init: Init, seed: u64, weight: Weight, rows: usize, columns: usize) -> Vec<f64> {
-    let mut streams = SplitMix64(seed);
-    let mut own = streams.next();
-    for _ in 0..weight as usize {
-        own = streams.next();
-    }
-    let mut source = SplitMix64(own);
+    let mut source = SplitMix64::stream(seed, weight as usize);
     let count = rows * columns;
     match init {
         Init::Normal(std) => normal(&mut source, std, count),
@@ -72,9 +67,24 @@ fn normal(source: &mut SplitMix64, std: f64, count: usize) -> Vec<f64> {
     numbers
 }
 
-struct SplitMix64(u64);
+pub struct SplitMix64(u64);
 
 impl SplitMix64 {
+    /// Numbers that do not depend on what other streams are used for.
+    pub fn stream(seed: u64, n: usize) -> SplitMix64 {
+        let mut streams = SplitMix64(seed);
+        let mut own = streams.next();
+        for _ in 0..n {
+            own = streams.next();
+        }
+        SplitMix64(own)
+    }
+
+    /// A whole number from 0 up to n, which is small and not 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

@@ -99,6 +99,9 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A problem that makes no exercise.
+    #[error("--exercise: {0}")]
+    NoExercise(#[from] qkv_report::NoExercise),
     /// The words of the command line make no sense.
     #[error("{0}")]
     Usage(String),

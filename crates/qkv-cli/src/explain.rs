@@ -1,6 +1,7 @@
 //! `qkv explain`: the worked calculation.
 
 mod backward;
+mod exercise;
 mod operands;
 
 use crate::args::ExplainArgs;
@@ -12,6 +13,7 @@ use crate::options::{Norms, Options, Position};
 use crate::output::{self, Target};
 use crate::weights::{self, Setting, Weights};
 use backward::{GradOutput, Gradient};
+use exercise::Exercise;
 use operands::{
     axes, head_counts, kv_option, operands, past, refuse_arrays_beside_tokens, refuse_layer_options,
 };
@@ -20,16 +22,21 @@ use qkv_report::{Backward, Lang, Origin, Settings, Subject};
 use std::io;
 
 /// Reads, computes, shows.
-pub fn run(args: &ExplainArgs) -> Result<()> {
+pub fn run(mut args: ExplainArgs) -> Result<()> {
     let target = Target::new(&args.output)?;
     let settings = output::settings(&args.output, &args.row);
+    let exercise = Exercise::new(&mut args, &target, settings.lang)?;
     let mut stdin = io::stdin().lock();
     let run = Run {
-        args,
+        args: &args,
         target: &target,
+        exercise,
         settings: &settings,
     };
-    let reader = Reader::new(&mut stdin);
+    let mut reader = Reader::new(&mut stdin);
+    if run.exercise.is_some() {
+        reader.keep_literals();
+    }
     if let Some(x) = &args.layer.x {
         run.projected(x, reader)
     } else {
@@ -40,6 +47,7 @@ pub fn run(args: &ExplainArgs) -> Result<()> {
 struct Run<'a> {
     args: &'a ExplainArgs,
     target: &'a Target,
+    exercise: Option<Exercise>,
     settings: &'a Settings,
 }
 
@@ -71,7 +79,7 @@ impl Run<'_> {
         let in_rows = concatenate || output.is_some();
         let grad_output =
             GradOutput::read(&self.args.gradient, &mut reader, in_rows, inputs.layout)?;
-        self.target.check_inputs(&reader)?;
+        self.check_inputs(&reader)?;
         self.check_rows(arrays.queries())?;
         let sizes = Sizes {
             batch: arrays.batch(),
@@ -101,6 +109,7 @@ impl Run<'_> {
             .map(|grad| grad.of_block(&block, &arrays, &steps))
             .transpose()?;
         self.show(Shown {
+            literals: reader.literals(),
             block: &block,
             steps: &steps,
             origin: Origin::Given,
@@ -162,7 +171,7 @@ impl Run<'_> {
         let options = Options::read(&self.args.attention, &mut reader, heads)?;
         let norms = Norms::read(args, &mut reader)?;
         let grad_output = GradOutput::read(&self.args.gradient, &mut reader, true, inputs.layout)?;
-        self.target.check_inputs(&reader)?;
+        self.check_inputs(&reader)?;
         self.check_rows(if self.args.more.decode { 1 } else { queries })?;
         let past_len = past.as_ref().map_or(0, |(k, _)| k.shape()[2]);
         let sizes = Sizes {
@@ -216,6 +225,7 @@ impl Run<'_> {
             .map(|grad| grad.of_layer(&layer, (x, context.as_ref()), past, &steps))
             .transpose()?;
         self.show(Shown {
+            literals: reader.literals(),
             block: &layer.block,
             steps: &steps,
             origin: Origin::Projected {
@@ -233,6 +243,7 @@ impl Run<'_> {
 
     fn show(&self, shown: Shown<'_>) -> Result<()> {
         let Shown {
+            literals,
             block,
             steps,
             origin,
@@ -259,7 +270,18 @@ impl Run<'_> {
             built_in,
             notes,
         };
-        self.target.write(&subject, self.settings)
+        match &self.exercise {
+            Some(exercise) => exercise.write(subject, self.settings, literals),
+            None => self.target.write(&subject, self.settings),
+        }
+    }
+
+    /// Refuses to overwrite an input.
+    fn check_inputs(&self, reader: &Reader<'_>) -> Result<()> {
+        if let Some(exercise) = &self.exercise {
+            exercise.check_inputs(reader)?;
+        }
+        self.target.check_inputs(reader)
     }
 
     /// How often the steps are held: the gradient has as many numbers, and its check needs a second
@@ -317,6 +339,8 @@ impl Run<'_> {
 
 /// What there is to show.
 struct Shown<'a> {
+    /// The arrays that were read, by option, if they are kept.
+    literals: &'a [(&'static str, String)],
     block: &'a Block<'a>,
     steps: &'a Steps,
     origin: Origin<'a>,

@@ -47,7 +47,7 @@ fn run() -> Result<()> {
         Err(help) => return output::print(help.render().to_string().as_bytes()),
     };
     match cli.command {
-        Command::Explain(args) => explain::run(&args),
+        Command::Explain(args) => explain::run(*args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "qkv", &mut script);

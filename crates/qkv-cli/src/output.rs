@@ -31,7 +31,7 @@ impl Kind {
     }
 
     /// As --format has it.
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Kind::Text => "text",
             Kind::Markdown => "markdown",
@@ -106,18 +106,21 @@ impl Target {
         }
     }
 
+    /// What is written.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Where it is written, if not to standard output.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// Refuses to overwrite an input.
     pub fn check_inputs(&self, reader: &Reader<'_>) -> Result<()> {
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
-        match reader.reader_of(file) {
+        match &self.file {
             None => Ok(()),
-            Some(argument) => Err(Error::Conflict {
-                argument: "-o",
-                other: format!("{}, which is also the input of {argument}", file.display()),
-                remedy: "name another file",
-            }),
+            Some(file) => refuse_input(reader, file),
         }
     }
 
@@ -169,6 +172,18 @@ impl Target {
             }
             None => Ok(()),
         }
+    }
+}
+
+/// Refuses to overwrite a file that an option was read from.
+pub fn refuse_input(reader: &Reader<'_>, file: &Path) -> Result<()> {
+    match reader.reader_of(file) {
+        None => Ok(()),
+        Some(argument) => Err(Error::Conflict {
+            argument: "-o",
+            other: format!("{}, which is also the input of {argument}", file.display()),
+            remedy: "name another file",
+        }),
     }
 }
 

@@ -52,4 +52,4 @@ pub use half;
 pub use literal::parse_literal;
 pub use shown::{many, shown, shown_shape, shown_within};
 pub use system::reason;
-pub use write::{write_arrays, write_file, write_file_with, write_safetensors};
+pub use write::{write_arrays, write_file, write_file_with, write_files, write_safetensors};

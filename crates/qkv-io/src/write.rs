@@ -48,26 +48,81 @@ pub fn write_file_with(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let fail = |source| Error::Io {
-        action: "write",
-        path: path.display().to_string(),
-        source,
-    };
-    match fs::metadata(path) {
-        Ok(old) if old.is_dir() => Err(Error::Folder {
-            path: path.display().to_string(),
-        }),
-        Ok(old) if !old.is_file() => OpenOptions::new()
-            .write(true)
-            .open(path)
-            .and_then(|file| through_buffer(&file, write))
-            .map_err(fail),
+    stage(path, write)?.finish(path)
+}
+
+/// Writes files that belong together, each with the care of [`write_file`]: the first is renamed
+/// only when all are written.
+///
+/// # Errors
+/// When the system refuses; no temporary file is left then.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let (sheet, key) = (folder.path().join("s.md"), folder.path().join("s.key.md"));
+/// qkv_io::write_files(&[(&sheet, b"1 + 1 = ____\n"), (&key, b"1 + 1 = 2\n")])?;
+/// assert_eq!(std::fs::read(&key)?, b"1 + 1 = 2\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_files(files: &[(&Path, &[u8])]) -> Result<()> {
+    let staged: Result<Vec<_>> = files
+        .iter()
+        .map(|&(path, bytes)| stage(path, move |file: &mut dyn Write| file.write_all(bytes)))
+        .collect();
+    let mut staged = staged?.into_iter().zip(files);
+    staged.try_for_each(|(staged, (path, _))| staged.finish(path))
+}
+
+/// What waits for the name of its file.
+enum Staged<W> {
+    Temporary(Temporary),
+    /// No regular file: it is written to directly.
+    Direct(W),
+}
+
+fn stage<W>(path: &Path, write: W) -> Result<Staged<W>>
+where
+    W: FnOnce(&mut dyn Write) -> io::Result<()>,
+{
+    let fail = |source| not_written(path, source);
+    let temporary = match fs::metadata(path) {
+        Ok(old) if old.is_dir() => {
+            return Err(Error::Folder {
+                path: path.display().to_string(),
+            });
+        }
+        Ok(old) if !old.is_file() => return Ok(Staged::Direct(write)),
         Ok(old) => {
             // Through a symbolic link, the file it names is replaced and the link stays.
             let target = fs::canonicalize(path).map_err(fail)?;
-            replace(&target, write, Some(old.permissions())).map_err(fail)
+            Temporary::write(&target, write, Some(old.permissions()))
         }
-        Err(_) => replace(path, write, None).map_err(fail),
+        Err(_) => Temporary::write(path, write, None),
+    };
+    temporary.map(Staged::Temporary).map_err(fail)
+}
+
+impl<W> Staged<W>
+where
+    W: FnOnce(&mut dyn Write) -> io::Result<()>,
+{
+    fn finish(self, path: &Path) -> Result<()> {
+        let done = match self {
+            Staged::Temporary(temporary) => temporary.rename(),
+            Staged::Direct(write) => OpenOptions::new()
+                .write(true)
+                .open(path)
+                .and_then(|file| through_buffer(&file, write)),
+        };
+        done.map_err(|source| not_written(path, source))
+    }
+}
+
+fn not_written(path: &Path, source: io::Error) -> Error {
+    Error::Io {
+        action: "write",
+        path: path.display().to_string(),
+        source,
     }
 }
 
@@ -80,29 +135,43 @@ fn through_buffer(
     buffer.flush()
 }
 
-/// Writes a temporary file beside the target and renames it.
-fn replace(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    permissions: Option<fs::Permissions>,
-) -> io::Result<()> {
-    let (temporary, file) = create_beside(path)?;
-    let written = (|| {
+/// A whole file beside its place; removed unless it gets there.
+struct Temporary {
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl Temporary {
+    fn write(
+        target: &Path,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        permissions: Option<fs::Permissions>,
+    ) -> io::Result<Temporary> {
+        let (path, file) = create_beside(target)?;
+        let temporary = Temporary {
+            path,
+            target: target.to_owned(),
+        };
         through_buffer(&file, write)?;
         if let Some(permissions) = permissions {
             file.set_permissions(permissions)?;
         }
         file.sync_all()?;
-        drop(file);
-        fs::rename(&temporary, path)
-    })();
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&temporary);
-        return written;
+        Ok(temporary)
     }
-    sync_folder(folder_of(path));
-    Ok(())
+
+    fn rename(self) -> io::Result<()> {
+        fs::rename(&self.path, &self.target)?;
+        sync_folder(folder_of(&self.target));
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // After the rename there is nothing to remove; before it, the first error is reported.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 /// The folder a path lies in.

@@ -6,7 +6,7 @@
 use crate::entry::{Entry, Number};
 use crate::explanation::{Blank, Block, Cell, Explanation, Matrix, Part, Shape, Worked};
 use crate::words::{self, Words};
-use crate::{Lang, Settings, Subject, build, text};
+use crate::{Lang, Settings, Subject, build, html, latex, markdown, text};
 use qkv::StepName;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -25,28 +25,65 @@ pub struct Exercise {
     pub key: String,
 }
 
-/// Why there is no exercise: it would take a pencil too long.
+/// Why there is no exercise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong {
-    /// Blanks that the shortest sheet would have, if they were counted.
-    pub blanks: Option<usize>,
+pub enum NoExercise {
+    /// Even one query would take a pencil too long.
+    Large,
+    /// The sheet would have so many blanks.
+    Long(usize),
+    /// There is no query or no key.
+    Nothing,
 }
 
-impl fmt::Display for TooLong {
+impl fmt::Display for NoExercise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.blanks {
-            Some(blanks) => write!(f, "{blanks} blanks, at most {MOST_BLANKS}"),
-            None => write!(f, "a large problem"),
+        match self {
+            NoExercise::Large => f.write_str(
+                "the problem is too large to be worked out by hand; give fewer or shorter rows",
+            ),
+            NoExercise::Long(blanks) => write!(
+                f,
+                "the sheet would have {blanks} blanks, more than {MOST_BLANKS}; ask for one query \
+                 with --row, or give a smaller problem"
+            ),
+            NoExercise::Nothing => {
+                f.write_str("there is nothing to work out; give at least one query and one key")
+            }
         }
     }
 }
 
-impl std::error::Error for TooLong {}
+impl std::error::Error for NoExercise {}
 
 /// With more blanks than this only one row is asked for, if the caller chose none.
 const MANY_BLANKS: usize = 60;
 /// More blanks than this are no exercise.
 const MOST_BLANKS: usize = 240;
+
+/// What the pages of an exercise are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paper {
+    /// Text.
+    Text,
+    /// Markdown.
+    Markdown,
+    /// LaTeX.
+    Latex,
+    /// HTML.
+    Html,
+}
+
+impl Paper {
+    fn page(self, page: &Explanation, settings: &Settings, words: &dyn Words) -> String {
+        match self {
+            Paper::Text => text::page(page, settings, words),
+            Paper::Markdown => markdown::page(page, settings, words),
+            Paper::Latex => latex::page(page, settings, words),
+            Paper::Html => html::page(page, settings, words),
+        }
+    }
+}
 
 /// The run as an exercise: the explanation with blanks for its results, and the key.
 ///
@@ -55,34 +92,48 @@ const MOST_BLANKS: usize = 240;
 ///
 /// # Errors
 ///
-/// If the sheet would be too long even for one query.
+/// If there would be no blank or too many.
 pub fn exercise(
     subject: &Subject<'_>,
     settings: &Settings,
+    paper: Paper,
     command: &[String],
-) -> Result<Exercise, TooLong> {
+) -> Result<Exercise, NoExercise> {
     let words = words::of(settings.lang);
+    let make = |settings: &Settings| {
+        let task = build::task(subject, settings, words).ok_or(NoExercise::Large)?;
+        Ok(pages(&task, settings, subject.past_len, words))
+    };
     let mut settings = settings.clone();
-    let large = TooLong { blanks: None };
-    let task = build::task(subject, &settings, words).ok_or(large)?;
-    let past = subject.past_len;
-    let mut made = pages(&task, &settings, past, words);
-    if made.asked.len() > MANY_BLANKS && settings.rows.is_none() {
-        let queries = subject.steps.get(StepName::Q).map_or(0, |q| q.shape()[2]);
-        settings.rows = queries.checked_sub(1).map(|last| vec![last]);
-        let task = build::task(subject, &settings, words).ok_or(large)?;
-        made = pages(&task, &settings, past, words);
+    let mut made = make(&settings)?;
+    // A gradient needs every query.
+    let may_choose = settings.rows.is_none() && subject.backward.is_none();
+    if made.asked.len() > MANY_BLANKS && may_choose {
+        settings.rows = telling_row(subject).map(|row| vec![row]);
+        made = make(&settings)?;
     }
-    if made.asked.len() > MOST_BLANKS {
-        return Err(TooLong {
-            blanks: Some(made.asked.len()),
-        });
+    match made.asked.len() {
+        0 => return Err(NoExercise::Nothing),
+        blanks if blanks > MOST_BLANKS => return Err(NoExercise::Long(blanks)),
+        _ => {}
     }
     made.sheet.data = Some(data(&made.asked, &settings, command));
     Ok(Exercise {
-        sheet: text::page(&made.sheet, &settings, words),
-        key: text::page(&made.key, &settings, words),
+        sheet: paper.page(&made.sheet, &settings, words),
+        key: paper.page(&made.key, &settings, words),
     })
+}
+
+/// The last query that drops some key and keeps two; if there is none, the last.
+fn telling_row(subject: &Subject<'_>) -> Option<usize> {
+    let queries = subject.steps.get(StepName::Q)?.shape()[2];
+    let masked = |i: &usize| {
+        let row = subject.steps.get(StepName::Masked)?.row(&[0, 0, *i]);
+        let dropped = row.iter().filter(|s| **s == f64::NEG_INFINITY).count();
+        (dropped > 0 && row.len() >= dropped + 2).then_some(())
+    };
+    let telling = (0..queries).rev().find(|i| masked(i).is_some());
+    telling.or(queries.checked_sub(1))
 }
 
 /// What a program needs to correct the sheet, in one line that can stand in any comment.

@@ -51,7 +51,7 @@ mod redone;
 mod text;
 mod words;
 
-pub use exercise::{Exercise, TooLong, exercise};
+pub use exercise::{Exercise, NoExercise, Paper, exercise};
 pub use html::html;
 pub use json::json;
 pub use latex::latex;

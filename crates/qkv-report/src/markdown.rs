@@ -96,9 +96,11 @@ impl Page<'_> {
                 }
             }
             Block::Blank(blank) => {
+                if self.last == Kind::Code {
+                    self.out.push('\n');
+                }
                 self.separate(Kind::Code);
                 self.push(&printed::blank(blank, self.settings.width));
-                self.out.push('\n');
             }
             Block::Finding(block) => self.block(block),
             Block::Paragraph(text) => {

@@ -18,7 +18,7 @@ const GAP: usize = 2;
 pub(crate) const PAGE: usize = 76;
 
 /// Where a learner writes a number of a matrix.
-const ROOM: &str = "_______";
+const ROOM: &str = "………";
 
 /// The numbers of a matrix as they are printed.
 pub(crate) fn cells(matrix: &Matrix, digits: usize) -> Vec<Vec<String>> {

@@ -112,8 +112,10 @@ impl Page<'_> {
         let kind = match block {
             Block::Finding(block) => return self.block(block),
             Block::Paragraph(_) | Block::Formula(_) | Block::Heading(_) => Kind::Paragraph,
-            Block::Item(_) | Block::Worked(_) | Block::Blank(_) | Block::Warning(_) => Kind::Line,
-            Block::Matrix(_) | Block::Beside(_) | Block::HeatMap(_) => Kind::Figure,
+            Block::Item(_) | Block::Worked(_) | Block::Warning(_) => Kind::Line,
+            Block::Matrix(_) | Block::Beside(_) | Block::HeatMap(_) | Block::Blank(_) => {
+                Kind::Figure
+            }
         };
         let together = kind == Kind::Line && matches!(self.last, Kind::Line | Kind::Colon);
         if !together && !matches!(self.last, Kind::Start | Kind::Heading) {
@@ -140,12 +142,8 @@ impl Page<'_> {
             Block::Finding(_) => {}
             Block::Worked(worked) => self.worked(worked),
             Block::Blank(blank) => {
-                self.line(
-                    INDENT,
-                    &printed::blank(blank, self.width - INDENT),
-                    Style::Plain,
-                );
-                self.out.push('\n');
+                let line = printed::blank(blank, self.width - INDENT);
+                self.line(INDENT, &line, Style::Plain);
             }
             Block::Matrix(matrix) => self.matrices(std::slice::from_ref(matrix)),
             Block::Beside(matrices) => self.matrices(matrices),

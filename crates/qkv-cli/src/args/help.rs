@@ -52,6 +52,8 @@ Examples:
   A step of decoding, from tokens or with a cache of your own:
     $ qkv explain --x \"1 0; 0 1; 1 1; 2 0\" --init xavier --causal --decode
     $ qkv explain --q \"1 1\" --past-k \"1 0; 0 1\" --past-v \"2 0; 0 4\" --k \"1 1\" --v \"6 6\"
+  An exercise of drawn numbers; the key is sheet.key.md:
+    $ qkv explain --exercise random --seed 7 -o sheet.md
   Every step into a file, and arrays out of one:
     $ qkv explain -o steps.safetensors
     $ qkv explain --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v

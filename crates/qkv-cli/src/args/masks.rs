@@ -69,7 +69,7 @@ pub struct AttentionArgs {
     /// Drops this share of the weights and multiplies the others by 1/(1-P)
     #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
     pub dropout: Option<f64>,
-    /// Seed of --dropout and --init
+    /// Seed of --dropout, --init and --exercise random
     #[arg(long, value_name = "N", value_parser = values::seed, default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
     /// A row that keeps no key: a zero row, which is reported, or an error

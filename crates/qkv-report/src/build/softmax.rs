@@ -70,12 +70,17 @@ fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
     }
     let max = run.entry(StepName::Max, &row);
     let total = run.entry(StepName::Sum, &row);
-    let values = kept.iter().map(|&j| num(run.entry(logits, &[b, h, i, j])));
+    let values: Vec<Expr> = kept
+        .iter()
+        .map(|&j| num(run.entry(logits, &[b, h, i, j])))
+        .collect();
     // In a long row the maximum is named, not searched for on paper.
-    let chain = if written.len() < kept.len() || kept.len() == 1 {
+    let chain = if written.len() < kept.len() {
         vec![]
+    } else if values.len() == 1 {
+        values
     } else {
-        vec![Expr::Max(values.collect())]
+        vec![Expr::Max(values)]
     };
     part.blocks
         .push(worked(format!("m[{i}]"), chain, max.clone()));

@@ -280,6 +280,11 @@ impl Words for English {
         "Scaled scores".into()
     }
     fn scaled_by_root(&self, dk: usize, root: &str, factor: &str) -> String {
+        if dk == 1 {
+            return "Every score is divided by √d_k = √1 = 1, which changes nothing. The sum of more \
+                    products would spread wider, and the division would undo that."
+                .into();
+        }
         let equal = if (dk as f64).sqrt().fract() == 0.0 {
             "="
         } else {

@@ -240,6 +240,11 @@ impl Words for Chinese {
         "缩放后的得分".into()
     }
     fn scaled_by_root(&self, dk: usize, root: &str, factor: &str) -> String {
+        if dk == 1 {
+            return "每个分数除以√d_k = √1 = 1，没有变化。乘积再多一些，和的波动就更大，\
+                    那时除法正好把它抵消。"
+                .into();
+        }
         let equal = if (dk as f64).sqrt().fract() == 0.0 {
             "="
         } else {

@@ -11,16 +11,17 @@ impl Sheet for English {
         "Key to the exercise: attention, worked out by hand".into()
     }
     fn name_and_date(&self) -> String {
-        "Name: ______________________________   Date: ____________".into()
+        "Name: ……………………………………………   Date: …………………".into()
     }
     fn task(&self) -> String {
-        "Fill in every numbered blank, in order, and show your work. Each needs nothing but the \
-         numbers above it and the formula of its section."
+        "Fill in the numbered blanks in order and show your work. Each needs only the numbers \
+         above it and the formula of its section."
             .into()
     }
     fn where_to_write(&self) -> String {
-        "Write the numbers put in first and the result last: (1) = 2·3 + 1·0 = 6. Where a number \
-         such as (1) stands in a matrix, it is the result of that blank once more."
+        "First write the formula with the numbers put in, then the result, for example \
+         2·3 + 1·0 = 6. A number in parentheses in a matrix, such as (2), stands for the result of \
+         that blank: copy it there."
             .into()
     }
     fn rounding(&self, digits: usize) -> String {
@@ -30,15 +31,13 @@ impl Sheet for English {
             n => format!("{n} decimals"),
         };
         format!(
-            "Round to {decimals} what does not come out even, and write ≈ before it. Who goes on \
-             with rounded numbers may get another last digit than who keeps all digits: both are \
-             right."
+            "Round results that do not come out even to {decimals} and write ≈ before them. If you \
+             go on with rounded numbers, your last digit may differ from that of somebody who keeps \
+             all digits: both count as right."
         )
     }
     fn notation(&self) -> String {
-        "Everything is counted from 0: q0 is the first query, s[0,1] the entry in row 0, \
-         column 1."
-            .into()
+        "Counting starts at 0: q0 is the first query, s[0,1] the number in row 0, column 1.".into()
     }
     fn rows_asked(&self, rows: &[usize]) -> String {
         match rows {
