@@ -92,9 +92,9 @@ fn head(lang: Lang, body: &str) -> String {
         Lang::En => "% Compile it with: xelatex FILE.tex (once)\n\
                      \\documentclass[11pt,scheme=plain]{ctexart}\n"
             .into(),
-        Lang::Zh => {
-            "% 编译（一次即可）：xelatex 文件名.tex\n\\documentclass[11pt]{ctexart}\n".into()
-        }
+        Lang::Zh => "% 编译（一次即可）：xelatex 文件名.tex\n\\documentclass[11pt]{ctexart}\n\
+             \\ctexset{section/format=\\Large\\bfseries\\raggedright}\n"
+            .into(),
     }
 }
 

@@ -328,6 +328,7 @@ fn sign(c: char) -> Option<&'static str> {
 fn superscript(c: char) -> Option<&'static str> {
     Some(match c {
         'ᵀ' => "\\top ",
+        'ˣ' => "x",
         '⁻' => "-",
         '⁰' => "0",
         '¹' => "1",

@@ -3,7 +3,7 @@
 use crate::notation::{subscript_in_text, to_tex};
 
 /// Signs that only occur in formulas.
-const SIGNS: &str = "√Σᵀ∞θ≤≥≈→·×−∂Δδε⁰¹²³⁴⁵⁶⁷⁸⁹⁻₀₁₂₃₄₅₆₇₈₉";
+const SIGNS: &str = "√Σᵀˣ∞θ≤≥≈→·×−∂Δδε⁰¹²³⁴⁵⁶⁷⁸⁹⁻₀₁₂₃₄₅₆₇₈₉";
 /// From here on characters are Chinese, or others that are as wide.
 const WIDE: char = '\u{2e80}';
 
@@ -120,6 +120,7 @@ mod tests {
             ("除以√d_k，即", "除以$\\sqrt{d_{k}}$，即"),
             ("give --past-k 5%", "give -{}-{}past-{}k 5\\%"),
             ("w[0,1] is [1, 2]", "$w_{0,1}$ is [1, 2]"),
+            ("the key eˣ of", "the key $e^{x}$ of"),
             ("my_token", "my\\_token"),
             ("√(6/(行数+列数))", "$\\surd$(6/(行数+列数))"),
         ] {
