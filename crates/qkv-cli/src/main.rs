@@ -1,2 +1,84 @@
-//! The command `qkv`.
-fn main() {}
+//! The command `qkv`: attention, every step of it.
+//!
+//! Exit status 0, or 2 after an error. Nothing is computed here: arguments become the engine's
+//! types, and its steps become text, JSON or a file.
+
+mod args;
+mod arrays;
+mod draw;
+mod error;
+mod explain;
+mod memory;
+mod more;
+mod options;
+mod output;
+mod weights;
+
+use args::{Cli, Command};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use error::{Error, Result};
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(Error::NoCommand(help)) => {
+            let _ = write!(std::io::stderr(), "{help}");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            // If standard error is gone too, the exit status has to do.
+            let _ = writeln!(std::io::stderr(), "qkv: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return Err(Error::NoCommand(error.render().to_string()));
+        }
+        Err(error) if error.use_stderr() => return Err(error::usage(&error)),
+        Err(help) => return output::print(help.render().to_string().as_bytes()),
+    };
+    match cli.command {
+        Command::Explain(args) => explain::run(*args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "qkv", &mut script);
+            output::print(&script)
+        }
+        Command::Man { command } => man(command.as_deref()),
+    }
+}
+
+/// The manual page of qkv or of one of its commands.
+fn man(command: Option<&str>) -> Result<()> {
+    let mut qkv = Cli::command().bin_name("qkv");
+    qkv.build();
+    let page = match command {
+        None => qkv,
+        Some(name) => {
+            let found = qkv
+                .get_subcommands()
+                .find(|command| command.get_name() == name);
+            let Some(found) = found else {
+                let known: Vec<&str> = qkv.get_subcommands().map(|c| c.get_name()).collect();
+                return Err(Error::Value {
+                    argument: "COMMAND",
+                    value: format!("\"{name}\""),
+                    remedy: format!("give one of {}", known.join(", ")),
+                });
+            };
+            found.clone()
+        }
+    };
+    let mut roff = Vec::new();
+    clap_mangen::Man::new(page).render(&mut roff)?;
+    output::print(&roff)
+}

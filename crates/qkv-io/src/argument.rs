@@ -1,23 +1,29 @@
 //! Array arguments: a literal, a file, an array in a file, or standard input.
 
 use std::fs::{self, File};
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor, IsTerminal, Read};
 use std::path::Path;
 
 use crate::array::Array;
 use crate::detect::{self, Format, Kind};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, STDIN};
 use crate::literal::{self, parse_literal};
 use crate::npy::Npy;
-use crate::source::{Source, read_up_to, unreadable};
+use crate::source::{Source, read_onto, read_up_to, unreadable};
 use crate::{npz, safetensors, text};
 
-/// Most that is read from standard input, from a pipe, or as text.
+/// Most bytes that are read from standard input, from a pipe, or as text.
 pub const MAX_STREAM: u64 = 4 << 30;
+
+/// Bytes of a stream that are not its values: a header, other arrays' names.
+const AROUND: u64 = 1 << 20;
 
 /// Reads an array argument: a literal (`1 0; 0 1`, `[[1,0],[0,1]]`), a file, an array in a file
 /// (`a.npz:name`, `a.safetensors:name`, `a.json:name`), or `-` for standard input (`-:name` for an
 /// array in it).
+///
+/// One line of standard input is read as an argument is; several lines are read as a file is, and
+/// an argument of several lines that a file would be read differently from is refused.
 ///
 /// A text is a literal if it begins with a bracket, is one number, or holds nothing but numbers
 /// between blanks, commas and semicolons; a file of such a name is given as `./1`.
@@ -33,21 +39,43 @@ pub const MAX_STREAM: u64 = 4 << 30;
 /// # Ok::<(), qkv_io::Error>(())
 /// ```
 pub fn read_argument(argument: &str, stdin: &mut dyn Read) -> Result<Array> {
+    read_argument_within(argument, stdin, u64::MAX)
+}
+
+/// As [`read_argument`], of an array of at most `most` values.
+///
+/// What holds more is refused before memory is taken for it.
+///
+/// # Errors
+/// As for [`read_argument`].
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("x.safetensors");
+/// qkv_io::write_safetensors(&path, &[("x", &[3], &[1.0, 2.0, 3.0])], &[])?;
+/// let path = path.to_string_lossy();
+/// let error = qkv_io::read_argument_within(&path, &mut std::io::empty(), 2).unwrap_err();
+/// assert!(error.to_string().contains("has 3 values, more than 2"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn read_argument_within(argument: &str, stdin: &mut dyn Read, most: u64) -> Result<Array> {
     let name = argument.strip_prefix("-:");
     if argument == "-" || name.is_some() {
-        return read_stream(stdin, name, "standard input");
+        return read_stream(stdin, name, STDIN, most);
     }
     if literal::looks_like_literal(argument) {
         return parse_literal(argument);
     }
-    if fs::metadata(argument).is_ok() {
-        return read_file(Path::new(argument), None);
+    match fs::metadata(argument) {
+        Ok(_) => return read_path(Path::new(argument), None, most),
+        Err(error) if is_no_path(&error) => {}
+        Err(error) => return Err(unreadable(argument, error)),
     }
     // The name after the last colon that leaves the path of a file.
     for (at, _) in argument.rmatch_indices(':') {
         let path = Path::new(&argument[..at]);
         if path.is_file() {
-            return read_file(path, Some(&argument[at + 1..]));
+            return read_path(path, Some(&argument[at + 1..]), most);
         }
     }
     let literal = literal::resembles_literal(argument)
@@ -57,6 +85,15 @@ pub fn read_argument(argument: &str, stdin: &mut dyn Read) -> Result<Array> {
         path: argument.to_owned(),
         literal,
     })
+}
+
+/// Whether a text is no path of anything, rather than one that may not be looked at.
+fn is_no_path(error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    matches!(
+        error.kind(),
+        E::NotFound | E::NotADirectory | E::InvalidFilename | E::InvalidInput
+    )
 }
 
 /// Reads an array from a file; its content tells the format, never its extension.
@@ -75,38 +112,50 @@ pub fn read_argument(argument: &str, stdin: &mut dyn Read) -> Result<Array> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn read_file(path: &Path, name: Option<&str>) -> Result<Array> {
+    read_path(path, name, u64::MAX)
+}
+
+fn read_path(path: &Path, name: Option<&str>, most: u64) -> Result<Array> {
     let origin = path.display().to_string();
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(Error::NotFound {
-                path: origin,
-                literal: None,
-            });
-        }
-        Err(source) => {
-            return Err(Error::Io {
-                action: "open",
-                path: origin,
-                source,
-            });
-        }
-    };
-    let metadata = file.metadata().map_err(|e| unreadable(&origin, e))?;
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::NotFound {
+            path: origin.clone(),
+            literal: None,
+        },
+        _ => unreadable(&origin, error),
+    })?;
     if metadata.is_dir() {
         return Err(Error::Folder { path: origin });
     }
-    if !metadata.is_file() {
-        return read_stream(&mut file, name, &origin);
+    let mut file = File::open(path).map_err(|error| unreadable(&origin, error))?;
+    if is_device(&metadata) && !file.is_terminal() {
+        return Err(Error::Device { path: origin });
+    }
+    // What the system makes up as it is read, such as /proc/version, says that it has no length.
+    if !metadata.is_file() || metadata.len() == 0 {
+        return read_stream(&mut file, name, &origin, most);
     }
     read_source(
         Source {
             stream: &mut file,
             len: metadata.len(),
             origin: &origin,
+            most,
         },
         name,
     )
+}
+
+/// Whether something is a device such as /dev/zero, which holds no array and may never end.
+#[cfg(unix)]
+fn is_device(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    metadata.file_type().is_char_device() || metadata.file_type().is_block_device()
+}
+
+#[cfg(not(unix))]
+fn is_device(_: &fs::Metadata) -> bool {
+    false
 }
 
 /// Reads an array from the bytes of a file; `origin` is its name in messages.
@@ -119,42 +168,68 @@ pub fn read_file(path: &Path, name: Option<&str>) -> Result<Array> {
 /// assert!(error.starts_with("q.npy: this is a GGUF file, not npy (byte 0: 47 47 55 46)"));
 /// ```
 pub fn read_bytes(bytes: &[u8], name: Option<&str>, origin: &str) -> Result<Array> {
+    read_bytes_within(bytes, name, origin, u64::MAX)
+}
+
+fn read_bytes_within(bytes: &[u8], name: Option<&str>, origin: &str, most: u64) -> Result<Array> {
     let stream = &mut Cursor::new(bytes);
     read_source(
         Source {
             stream,
             len: bytes.len() as u64,
             origin,
+            most,
         },
         name,
     )
 }
 
-/// Reads all of a stream, within bounds.
-fn read_stream(stream: &mut dyn Read, name: Option<&str>, origin: &str) -> Result<Array> {
-    let mut stream = stream;
-    let bytes = read_up_to(&mut stream, MAX_STREAM + 1, 0, origin)?;
-    too_large(
-        bytes.len() as u64,
-        origin,
-        "the input",
-        "save it as a file first",
-    )?;
-    read_bytes(&bytes, name, origin)
+/// Reads all of a stream, within bounds; what cannot be an array is given up at its first bytes.
+fn read_stream(
+    mut stream: &mut dyn Read,
+    name: Option<&str>,
+    origin: &str,
+    most: u64,
+) -> Result<Array> {
+    let mut bytes = read_up_to(&mut stream, detect::HEAD as u64, 0, origin)?;
+    let (limit, remedy) = match detect::kind(&bytes, origin)? {
+        Kind::Text => (most_text(most), "save the array as npy"),
+        _ => {
+            let values = most.saturating_mul(size_of::<f64>() as u64);
+            (
+                values.saturating_add(AROUND).min(MAX_STREAM),
+                "save it as a file first",
+            )
+        }
+    };
+    let rest = limit.saturating_sub(bytes.len() as u64).saturating_add(1);
+    read_onto(&mut bytes, &mut stream, rest, origin)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_large(None, limit, origin, "the input", remedy));
+    }
+    read_bytes_within(&bytes, name, origin, most)
 }
 
-fn too_large(size: u64, origin: &str, what: &'static str, remedy: &'static str) -> Result<()> {
-    if size <= MAX_STREAM {
-        return Ok(());
-    }
-    let (size, limit) = (size.into(), MAX_STREAM.into());
-    Err(Error::TooLarge {
+/// Bytes of a text that may hold so many values: each has a digit and a separator.
+fn most_text(most: u64) -> u64 {
+    most.saturating_mul(2).min(MAX_STREAM)
+}
+
+fn too_large(
+    size: Option<u64>,
+    limit: u64,
+    origin: &str,
+    what: &'static str,
+    remedy: &'static str,
+) -> Error {
+    Error::TooLarge {
         origin: origin.to_owned(),
         what,
-        size,
-        limit,
+        unit: "byte",
+        size: size.map(u128::from),
+        limit: limit.into(),
         remedy,
-    })
+    }
 }
 
 /// Reads whatever the source turns out to be.
@@ -177,22 +252,24 @@ fn read_source(mut source: Source<'_>, name: Option<&str>) -> Result<Array> {
                 stream,
                 len,
                 origin,
+                most,
             } = source;
             Npy {
                 stream,
                 len,
                 reserve: len,
                 origin,
+                most,
             }
             .read()
         }
         Kind::Text => {
-            too_large(
-                source.len,
-                source.origin,
-                "the text",
-                "save the array as npy",
-            )?;
+            let limit = most_text(source.most);
+            if source.len > limit {
+                let remedy = "save the array as npy";
+                let size = Some(source.len);
+                return Err(too_large(size, limit, source.origin, "the text", remedy));
+            }
             let bytes = source.read_at(0, source.len)?;
             text::read(&bytes, name, source.origin)
         }

@@ -1,8 +1,12 @@
 //! One array as somebody gave it.
 
+use std::fmt::{Display, LowerExp};
+
 use half::{bf16, f16};
 
+use crate::bytes::room;
 use crate::error::{Error, Result};
+use crate::shown::shown_shape;
 
 /// One array: its shape, its values in row-major order, and how it was typed.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,22 +78,28 @@ impl Values {
         }
     }
 
-    /// The same values in row-major order, if they are in column-major order of `shape` now.
-    pub(crate) fn column_to_row_major(self, shape: &[usize]) -> Values {
-        match self {
-            Values::F16(v) => Values::F16(row_major(&v, shape)),
-            Values::Bf16(v) => Values::Bf16(row_major(&v, shape)),
-            Values::F32(v) => Values::F32(row_major(&v, shape)),
-            Values::F64(v) => Values::F64(row_major(&v, shape)),
-            Values::I64(v) => Values::I64(row_major(&v, shape)),
-            Values::U64(v) => Values::U64(row_major(&v, shape)),
-            Values::Bool(v) => Values::Bool(row_major(&v, shape)),
-        }
+    /// The same values in row-major order, if they are in column-major order of `shape` now; or
+    /// the bytes that there is no memory for.
+    pub(crate) fn column_to_row_major(self, shape: &[usize]) -> std::result::Result<Values, u64> {
+        each!(self, v => Ok(row_major(&v, shape)?.into()))
     }
 }
 
+/// A vector is values of its type.
+macro_rules! from_vec {
+    ($($variant:ident $type:ty),*) => {$(
+        impl From<Vec<$type>> for Values {
+            fn from(values: Vec<$type>) -> Self {
+                Values::$variant(values)
+            }
+        }
+    )*};
+}
+from_vec!(F16 f16, Bf16 bf16, F32 f32, F64 f64, I64 i64, U64 u64, Bool bool);
+
 /// Reorders values whose first axis runs fastest so that the last does.
-fn row_major<T: Copy>(values: &[T], shape: &[usize]) -> Vec<T> {
+fn row_major<T: Copy>(values: &[T], shape: &[usize]) -> std::result::Result<Vec<T>, u64> {
+    let mut out = room(values.len())?;
     let mut strides = Vec::with_capacity(shape.len());
     let mut stride = 1;
     for &length in shape {
@@ -98,7 +108,6 @@ fn row_major<T: Copy>(values: &[T], shape: &[usize]) -> Vec<T> {
     }
     let mut index = vec![0; shape.len()];
     let mut at = 0;
-    let mut out = Vec::with_capacity(values.len());
     while out.len() < values.len() {
         out.push(values[at]);
         for axis in (0..shape.len()).rev() {
@@ -111,7 +120,7 @@ fn row_major<T: Copy>(values: &[T], shape: &[usize]) -> Vec<T> {
             index[axis] = 0;
         }
     }
-    out
+    Ok(out)
 }
 
 /// The index on each axis of the value at `at` in row-major order.
@@ -136,6 +145,14 @@ impl Array {
         self.values.is_empty()
     }
 
+    /// Room for all values as `f64`.
+    fn room(&self) -> Result<Vec<f64>> {
+        room(self.len()).map_err(|size| Error::Memory {
+            origin: format!("the array of shape {}", shown_shape(&self.shape)),
+            size,
+        })
+    }
+
     /// The type of the values: `f16`, `bf16`, `f32`, `f64`, `i64`, `u64` or `bool`.
     pub fn dtype(&self) -> &'static str {
         self.values.dtype()
@@ -157,15 +174,17 @@ impl Array {
             index: index_of(at, &self.shape),
             value,
         };
+        let mut numbers = self.room()?;
         match &self.values {
-            Values::F16(v) => Ok(v.iter().map(|x| x.to_f64()).collect()),
-            Values::Bf16(v) => Ok(v.iter().map(|x| x.to_f64()).collect()),
-            Values::F32(v) => Ok(v.iter().map(|&x| f64::from(x)).collect()),
-            Values::F64(v) => Ok(v.clone()),
-            Values::Bool(v) => Ok(v.iter().map(|&x| f64::from(u8::from(x))).collect()),
-            Values::I64(v) => exact(v, |x| *x as f64, inexact),
-            Values::U64(v) => exact(v, |x| *x as f64, inexact),
+            Values::F16(v) => numbers.extend(v.iter().map(|x| x.to_f64())),
+            Values::Bf16(v) => numbers.extend(v.iter().map(|x| x.to_f64())),
+            Values::F32(v) => numbers.extend(v.iter().map(|&x| f64::from(x))),
+            Values::F64(v) => numbers.extend(v),
+            Values::Bool(v) => numbers.extend(v.iter().map(|&x| f64::from(u8::from(x)))),
+            Values::I64(v) => exact(v, |x| *x as f64, inexact, &mut numbers)?,
+            Values::U64(v) => exact(v, |x| *x as f64, inexact, &mut numbers)?,
         }
+        Ok(numbers)
     }
 
     /// The values as truth values: 0 is false, 1 is true.
@@ -180,18 +199,20 @@ impl Array {
     /// # Ok::<(), qkv_io::Error>(())
     /// ```
     pub fn to_bools(&self) -> Result<Vec<bool>> {
-        fn truths<T: std::fmt::Display>(
+        fn truths<T: Display + LowerExp>(
             shape: &[usize],
             values: &[T],
             truth: impl Fn(&T) -> Option<bool>,
         ) -> Result<Vec<bool>> {
-            let one = |(at, value): (usize, &T)| {
-                truth(value).ok_or_else(|| Error::NotBool {
+            let mut truths = Vec::new();
+            for (at, value) in values.iter().enumerate() {
+                let refused = || Error::NotBool {
                     index: index_of(at, shape),
-                    value: value.to_string(),
-                })
-            };
-            values.iter().enumerate().map(one).collect()
+                    value: short(value),
+                };
+                truths.push(truth(value).ok_or_else(refused)?);
+            }
+            Ok(truths)
         }
         let float = |x: f64| {
             if x == 0.0 {
@@ -213,6 +234,17 @@ impl Array {
     }
 }
 
+/// A number without rows of zeros: 1e-300 rather than 0.000….
+fn short(value: &(impl Display + LowerExp)) -> String {
+    const LONGEST: usize = 20;
+    let plain = value.to_string();
+    if plain.len() <= LONGEST {
+        plain
+    } else {
+        format!("{value:e}")
+    }
+}
+
 /// 0 and 1 as truth values.
 fn bit(x: u64) -> Option<bool> {
     (x <= 1).then_some(x == 1)
@@ -223,14 +255,14 @@ fn exact<T: Copy + Into<i128>>(
     values: &[T],
     convert: impl Fn(&T) -> f64,
     inexact: impl Fn(usize, i128) -> Error,
-) -> Result<Vec<f64>> {
-    let one = |(at, x): (usize, &T)| {
+    numbers: &mut Vec<f64>,
+) -> Result<()> {
+    for (at, x) in values.iter().enumerate() {
         let (value, integer): (f64, i128) = (convert(x), (*x).into());
-        if value as i128 == integer {
-            Ok(value)
-        } else {
-            Err(inexact(at, integer))
+        if value as i128 != integer {
+            return Err(inexact(at, integer));
         }
-    };
-    values.iter().enumerate().map(one).collect()
+        numbers.push(value);
+    }
+    Ok(())
 }

@@ -44,13 +44,32 @@ pub(crate) fn byte_size(shape: &[usize], element_size: usize) -> Option<usize> {
     Some(if shape.contains(&0) { 0 } else { rest })
 }
 
+/// Why bytes are no values.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The byte at this offset is no truth value.
+    NoTruth(usize),
+    /// There is no memory for this many bytes of values.
+    Memory(u64),
+}
+
+/// An empty vector with room for `count` values, or the bytes that there is no memory for.
+pub(crate) fn room<T>(count: usize) -> Result<Vec<T>, u64> {
+    let mut values = Vec::new();
+    match values.try_reserve_exact(count) {
+        Ok(()) => Ok(values),
+        Err(_) => Err((count as u64).saturating_mul(size_of::<T>() as u64)),
+    }
+}
+
 /// Elements of `N` bytes each, converted one by one.
 fn convert<const N: usize, T>(
     bytes: &[u8],
     big_endian: bool,
     from_le: impl Fn([u8; N]) -> T,
-) -> Vec<T> {
+) -> Result<Vec<T>, Fault> {
     let (chunks, _) = bytes.as_chunks::<N>();
+    let mut values = room(chunks.len()).map_err(Fault::Memory)?;
     let one = |chunk: &[u8; N]| {
         let mut chunk = *chunk;
         if big_endian {
@@ -58,28 +77,29 @@ fn convert<const N: usize, T>(
         }
         from_le(chunk)
     };
-    chunks.iter().map(one).collect()
+    values.extend(chunks.iter().map(one));
+    Ok(values)
 }
 
-/// The values that bytes hold; a byte that is no truth value gives its offset as the error.
-pub(crate) fn values(element: Element, big_endian: bool, bytes: &[u8]) -> Result<Values, usize> {
+/// The values that bytes hold.
+pub(crate) fn values(element: Element, big_endian: bool, bytes: &[u8]) -> Result<Values, Fault> {
     let be = big_endian;
     Ok(match element {
-        Element::F16 => Values::F16(convert(bytes, be, f16::from_le_bytes)),
-        Element::Bf16 => Values::Bf16(convert(bytes, be, bf16::from_le_bytes)),
-        Element::F32 => Values::F32(convert(bytes, be, f32::from_le_bytes)),
-        Element::F64 => Values::F64(convert(bytes, be, f64::from_le_bytes)),
-        Element::I8 => Values::I64(convert(bytes, be, |b| i8::from_le_bytes(b).into())),
-        Element::I16 => Values::I64(convert(bytes, be, |b| i16::from_le_bytes(b).into())),
-        Element::I32 => Values::I64(convert(bytes, be, |b| i32::from_le_bytes(b).into())),
-        Element::I64 => Values::I64(convert(bytes, be, i64::from_le_bytes)),
-        Element::U8 => Values::U64(convert(bytes, be, |b| u8::from_le_bytes(b).into())),
-        Element::U16 => Values::U64(convert(bytes, be, |b| u16::from_le_bytes(b).into())),
-        Element::U32 => Values::U64(convert(bytes, be, |b| u32::from_le_bytes(b).into())),
-        Element::U64 => Values::U64(convert(bytes, be, u64::from_le_bytes)),
+        Element::F16 => Values::F16(convert(bytes, be, f16::from_le_bytes)?),
+        Element::Bf16 => Values::Bf16(convert(bytes, be, bf16::from_le_bytes)?),
+        Element::F32 => Values::F32(convert(bytes, be, f32::from_le_bytes)?),
+        Element::F64 => Values::F64(convert(bytes, be, f64::from_le_bytes)?),
+        Element::I8 => Values::I64(convert(bytes, be, |b| i8::from_le_bytes(b).into())?),
+        Element::I16 => Values::I64(convert(bytes, be, |b| i16::from_le_bytes(b).into())?),
+        Element::I32 => Values::I64(convert(bytes, be, |b| i32::from_le_bytes(b).into())?),
+        Element::I64 => Values::I64(convert(bytes, be, i64::from_le_bytes)?),
+        Element::U8 => Values::U64(convert(bytes, be, |b| u8::from_le_bytes(b).into())?),
+        Element::U16 => Values::U64(convert(bytes, be, |b| u16::from_le_bytes(b).into())?),
+        Element::U32 => Values::U64(convert(bytes, be, |b| u32::from_le_bytes(b).into())?),
+        Element::U64 => Values::U64(convert(bytes, be, u64::from_le_bytes)?),
         Element::Bool => match bytes.iter().position(|&b| b > 1) {
-            Some(at) => return Err(at),
-            None => Values::Bool(bytes.iter().map(|&b| b == 1).collect()),
+            Some(at) => return Err(Fault::NoTruth(at)),
+            None => Values::Bool(convert(bytes, be, |[b]: [u8; 1]| b == 1)?),
         },
     })
 }

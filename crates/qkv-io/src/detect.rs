@@ -45,7 +45,7 @@ pub enum Format {
     LfsPointer,
     Html,
     Xml,
-    Torchlike,
+    TorchCut,
 }
 
 impl Format {
@@ -88,7 +88,15 @@ impl Format {
             Format::LfsPointer => "a git-lfs pointer",
             Format::Html => "an HTML page",
             Format::Xml => "an XML document",
-            Format::Torchlike => "a zip (probably PyTorch) file that is cut off",
+            Format::TorchCut => "a zip (probably PyTorch) file that is cut off",
+        }
+    }
+
+    /// "a" or "an", before the names of formats that are read.
+    pub(crate) fn article(self) -> &'static str {
+        match self {
+            Format::Npy | Format::Npz => "an",
+            _ => "a",
         }
     }
 
@@ -100,7 +108,7 @@ impl Format {
                  from safetensors.torch import save_file; \
                  save_file(torch.load('FILE', weights_only=True), 'FILE.safetensors')\""
             }
-            Format::Torchlike => "download or write it again, then convert it to safetensors",
+            Format::TorchCut => "download or write it again, then convert it to safetensors",
             Format::Pickle => {
                 "nothing is unpickled here; load it where it was made and save it with numpy.save \
                  or as safetensors"
@@ -204,7 +212,7 @@ pub(crate) fn kind(head: &[u8], origin: &str) -> Result<Kind> {
             origin: origin.to_owned(),
         });
     }
-    if head.starts_with(b"\x93NUMPY") {
+    if head.starts_with(crate::npy::MAGIC) {
         return Ok(Kind::Npy);
     }
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
@@ -285,7 +293,7 @@ fn looks_like_safetensors(head: &[u8]) -> bool {
     let plausible = u64::from_le_bytes(*length) <= crate::safetensors::MAX_HEADER;
     match rest.first() {
         None => plausible,
-        Some(b'{') => plausible || !looks_like_text(length),
+        Some(b'{') => plausible || !looks_like_text(length) || std::str::from_utf8(length).is_err(),
         Some(_) => false,
     }
 }

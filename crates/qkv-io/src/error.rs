@@ -5,6 +5,8 @@ use std::io;
 
 use crate::detect::Format;
 use crate::fault::{Place, TextFault};
+use crate::shown::{many, shown, shown_shape, shown_within};
+use crate::system::reason;
 
 /// A named array that a file holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,10 +20,15 @@ pub struct Entry {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.shape {
-            Some(shape) => write!(f, "{} {shape:?}", self.name),
-            None => write!(f, "{}", self.name),
+            Some(shape) => write!(f, "{} {}", entry_name(&self.name), shown_shape(shape)),
+            None => f.write_str(&entry_name(&self.name)),
         }
     }
+}
+
+/// A name among others.
+fn entry_name(name: &str) -> String {
+    shown_within(name, 60)
 }
 
 /// The first few of a list of entries.
@@ -43,7 +50,7 @@ fn listing(entries: &[Entry]) -> String {
 }
 
 /// The first bytes of something, in hexadecimal.
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
         .map(|b| format!("{b:02X}"))
@@ -59,7 +66,7 @@ fn hex(bytes: &[u8]) -> String {
 #[non_exhaustive]
 pub enum Error {
     /// The system refused.
-    #[error("could not {action} {path}: {source}")]
+    #[error("could not {action} {}: {}", shown(.path), reason(.source))]
     Io {
         /// What was attempted.
         action: &'static str,
@@ -69,7 +76,7 @@ pub enum Error {
         source: io::Error,
     },
     /// There is no such file, and the argument is no literal either.
-    #[error("there is no file {path}{}", literal_note(.literal))]
+    #[error("there is no file \"{}\"{}", shown(.path), literal_note(.literal))]
     NotFound {
         /// The path that was tried.
         path: String,
@@ -77,19 +84,28 @@ pub enum Error {
         literal: Option<Box<Error>>,
     },
     /// A folder where a file is needed.
-    #[error("{path} is a folder; name a file in it")]
+    #[error("{} is a folder; name a file in it", shown(.path))]
     Folder {
         /// The folder.
         path: String,
     },
+    /// A device where a file is needed.
+    #[error("{} is a device, not a file; give a file, or - for standard input", shown(.path))]
+    Device {
+        /// The device.
+        path: String,
+    },
     /// Nothing to read.
-    #[error("{origin} is empty (0 bytes); write or download it again")]
+    #[error("{} is empty (0 bytes); write or download it again", shown(.origin))]
     Empty {
         /// What was read.
         origin: String,
     },
     /// A format that was recognised and is not read here.
-    #[error("{origin}: this is {format}, not {expected} (byte {offset}: {}); {remedy}", hex(.bytes))]
+    #[error(
+        "{}: this is {format}, not {expected} (byte {offset}: {}); {remedy}",
+        shown(.origin), hex(.bytes)
+    )]
     Foreign {
         /// What was read.
         origin: String,
@@ -106,8 +122,8 @@ pub enum Error {
     },
     /// Nothing that is known.
     #[error(
-        "{origin}: the format is not known (byte 0: {}); give npy, npz, safetensors, csv or json",
-        hex(.bytes)
+        "{}: the format is not known (byte 0: {}); give npy, npz, safetensors, csv or json",
+        shown(.origin), hex(.bytes)
     )]
     Unknown {
         /// What was read.
@@ -116,7 +132,10 @@ pub enum Error {
         bytes: Vec<u8>,
     },
     /// Text in an encoding other than UTF-8.
-    #[error("{origin}: this is {encoding} text (byte {offset}: {}); save it as UTF-8", hex(.bytes))]
+    #[error(
+        "{}: this is {encoding} text (byte {offset}: {}); save it as UTF-8",
+        shown(.origin), hex(.bytes)
+    )]
     Encoding {
         /// What was read.
         origin: String,
@@ -128,7 +147,7 @@ pub enum Error {
         bytes: Vec<u8>,
     },
     /// Numbers typed as text that cannot be read.
-    #[error("{origin}, {place}: {fault}")]
+    #[error("{}, {place}: {fault}", shown(.origin))]
     Text {
         /// What was read.
         origin: String,
@@ -138,7 +157,7 @@ pub enum Error {
         fault: TextFault,
     },
     /// A file of a known format whose contents contradict it.
-    #[error("{origin}: {format} damaged at byte {offset}: {found}; {remedy}")]
+    #[error("{}: {format} damaged at byte {offset}: {found}; {remedy}", shown(.origin))]
     Damaged {
         /// What was read.
         origin: String,
@@ -151,11 +170,25 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A member of a zip that is stored in a way that is not read.
+    #[error("{}: member {} (byte {offset}) is {how}; {remedy}", shown(.origin), entry_name(.name))]
+    Packed {
+        /// What was read.
+        origin: String,
+        /// The member.
+        name: String,
+        /// Where it starts.
+        offset: u64,
+        /// How it is stored.
+        how: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A file that ends too early.
     #[error(
-        "{origin}: {format} file is {} bytes short (expected {expected} of {part}, \
+        "{}: {format} file is {} short (expected {expected} of {part}, \
          which starts at byte {offset}, found {found}); download again or write it again",
-        .expected.saturating_sub(*.found)
+        shown(.origin), many(.expected.saturating_sub(*.found), "byte")
     )]
     Short {
         /// What was read.
@@ -173,8 +206,9 @@ pub enum Error {
     },
     /// A file that goes on after its end.
     #[error(
-        "{origin}: {format} file goes on for {extra} bytes after its data, which ends at byte {offset}; \
-         it was written twice or joined: write it again"
+        "{}: {format} file goes on for {} after its data, which ends at byte {offset}; \
+         it was written twice or joined: write it again",
+        shown(.origin), many(*.extra, "byte")
     )]
     Long {
         /// What was read.
@@ -187,7 +221,10 @@ pub enum Error {
         extra: u64,
     },
     /// An element type that is not read.
-    #[error("{origin}: {format} array at byte {offset} has element type {dtype}; {remedy}")]
+    #[error(
+        "{}: {format} array at byte {offset} has element type {}; {remedy}",
+        shown(.origin), shown_within(.dtype, 60)
+    )]
     Dtype {
         /// What was read.
         origin: String,
@@ -202,8 +239,8 @@ pub enum Error {
     },
     /// No array of that name.
     #[error(
-        "{origin}: no array is named \"{name}\" in this {format} file; it holds, closest first: {}",
-        listing(.available)
+        "{}: no array is named \"{}\" in this {format} file; it holds, closest first: {}",
+        shown(.origin), entry_name(.name), listing(.available)
     )]
     NoSuchArray {
         /// What was read.
@@ -216,7 +253,7 @@ pub enum Error {
         available: Vec<Entry>,
     },
     /// A file that could hold arrays but holds none.
-    #[error("{origin}: this {format} file holds no array; write it again with one")]
+    #[error("{}: this {format} file holds no array; write it again with one", shown(.origin))]
     NoArrays {
         /// What was read.
         origin: String,
@@ -225,8 +262,8 @@ pub enum Error {
     },
     /// Several arrays and no name.
     #[error(
-        "{origin}: this {format} file holds {} arrays; say which, as {origin}:NAME: {}",
-        .available.len(), listing(.available)
+        "{}: this {format} file holds {}; say which, as {}:NAME: {}",
+        shown(.origin), many(.available.len(), "array"), address(.origin), listing(.available)
     )]
     NameNeeded {
         /// What was read.
@@ -237,7 +274,10 @@ pub enum Error {
         available: Vec<Entry>,
     },
     /// A name for a file that holds one array without a name.
-    #[error("{origin}: a {format} file holds one array without a name; leave out \":{name}\"")]
+    #[error(
+        "{}: {} {format} file holds one array without a name; leave out \":{}\"",
+        shown(.origin), format.article(), entry_name(.name)
+    )]
     NameGiven {
         /// What was read.
         origin: String,
@@ -246,15 +286,28 @@ pub enum Error {
         /// The name that was asked for.
         name: String,
     },
-    /// More than is read or than fits.
-    #[error("{origin}: {what} is {size} bytes, more than {limit}; {remedy}")]
+    /// More than memory holds.
+    #[error(
+        "{}: there is no memory for {}; free some or give a smaller array",
+        shown(.origin), many(*.size, "byte")
+    )]
+    Memory {
+        /// What was read.
+        origin: String,
+        /// How many bytes were to be read.
+        size: u64,
+    },
+    /// More than is read.
+    #[error("{}: {what} has {}; {remedy}", shown(.origin), too_many(.size, *.limit, .unit))]
     TooLarge {
         /// What was read.
         origin: String,
         /// Which part.
         what: &'static str,
-        /// Its size.
-        size: u128,
+        /// What its size counts.
+        unit: &'static str,
+        /// Its size, unless only what is allowed was read.
+        size: Option<u128>,
         /// What is allowed.
         limit: u128,
         /// What to do.
@@ -262,8 +315,8 @@ pub enum Error {
     },
     /// An integer without an equal in 64-bit floating point.
     #[error(
-        "the integer {value} at {index:?} has no equal among 64-bit floating-point numbers; \
-         keep integers within ±9007199254740992"
+        "the integer {value} at {} has no equal among 64-bit floating-point numbers; \
+         keep integers within ±9007199254740992", shown_shape(.index)
     )]
     Inexact {
         /// Index per axis, counting from 0.
@@ -273,7 +326,8 @@ pub enum Error {
     },
     /// A value that is neither 0 nor 1 nor a truth value.
     #[error(
-        "the value {value} at {index:?} is neither 0 nor 1; a mask holds only 0, 1, true, false"
+        "the value {} at {} is neither 0 nor 1; a mask holds only 0, 1, true, false",
+        shown_within(.value, 40), shown_shape(.index)
     )]
     NotBool {
         /// Index per axis, counting from 0.
@@ -283,7 +337,8 @@ pub enum Error {
     },
     /// Values that do not fill their shape.
     #[error(
-        "array \"{name}\" of shape {shape:?} was given {found} values; give as many as the shape says"
+        "array \"{}\" of shape {} was given {}; give as many as the shape says",
+        entry_name(.name), shown_shape(.shape), many(*.found, "value")
     )]
     Shape {
         /// The array to be written.
@@ -294,13 +349,33 @@ pub enum Error {
         found: usize,
     },
     /// A name that cannot be used in the file.
-    #[error("the array name \"{name}\" {says}; choose another")]
+    #[error("the array name \"{}\" {says}; choose another", entry_name(.name))]
     Name {
         /// The name.
         name: String,
         /// What is wrong with it.
         says: &'static str,
     },
+}
+
+/// A size and what is allowed.
+fn too_many(size: &Option<u128>, limit: u128, unit: &str) -> String {
+    match size {
+        Some(size) => format!("{}, more than {limit}", many(*size, unit)),
+        None => format!("more than {}", many(limit, unit)),
+    }
+}
+
+/// What standard input is called in messages.
+pub(crate) const STDIN: &str = "standard input";
+
+/// How an argument names what was read.
+fn address(origin: &str) -> String {
+    if origin == STDIN {
+        "-".to_owned()
+    } else {
+        shown(origin)
+    }
 }
 
 /// What a missing file adds about the literal it may have been.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::shown::{many, shown_within};
+
 /// Where in a text something was found; everything counts from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -103,11 +105,23 @@ pub enum TextFault {
         /// The two readings and how to choose.
         readings: &'static str,
     },
-    /// Not valid in the format at all, in the words of its parser.
+    /// An array as Python prints it, which is no file format.
+    Printed {
+        /// How it begins: `array(`.
+        start: String,
+    },
+    /// Not valid in the format at all.
     Syntax {
-        /// What the parser says.
+        /// What is wrong.
         says: String,
     },
+    /// More values than memory holds.
+    Memory,
+}
+
+/// What stood where a value should.
+fn token(text: &str) -> String {
+    shown_within(text, 40)
 }
 
 /// An index as Python writes it: `[1][0]`.
@@ -119,12 +133,13 @@ impl fmt::Display for TextFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TextFault::NotANumber { found, remedy } => {
-                write!(f, "\"{found}\" is not a number; {remedy}")
+                write!(f, "\"{}\" is not a number; {remedy}", token(found))
             }
             TextFault::Overflow { found } => write!(
                 f,
-                "{found} is too large for a 64-bit number (at most about 1.8e308); \
-                 type inf if infinity is meant"
+                "{} is too large for a 64-bit number (at most about 1.8e308); \
+                 type a smaller one, or inf where that is allowed",
+                token(found)
             ),
             TextFault::MissingValue => write!(
                 f,
@@ -142,7 +157,7 @@ impl fmt::Display for TextFault {
                     f,
                     "the rows have {} values: row {row} (counting from 0) differs from row 0; \
                      give every row the same number of values",
-                    lengths.join(", ")
+                    lengths.join(", "),
                 )
             }
             TextFault::RaggedLists {
@@ -151,9 +166,10 @@ impl fmt::Display for TextFault {
                 found,
             } => write!(
                 f,
-                "the list at {} has {found} values where the first has {expected}; \
+                "the list at {} has {} where the first has {expected}; \
                  give all lists of one depth the same length",
-                subscripts(path)
+                subscripts(path),
+                many(*found, "value")
             ),
             TextFault::MixedDepth { path } => write!(
                 f,
@@ -163,7 +179,8 @@ impl fmt::Display for TextFault {
             ),
             TextFault::MixedBool { found } => write!(
                 f,
-                "\"{found}\" mixes truth values and numbers; write all as true/false or all as numbers"
+                "\"{}\" mixes truth values and numbers; write all as true/false or all as numbers",
+                token(found)
             ),
             TextFault::TooDeep { limit } => write!(
                 f,
@@ -178,16 +195,36 @@ impl fmt::Display for TextFault {
             TextFault::NotClosed { open } => {
                 write!(
                     f,
-                    "{open} bracket(s) are still open at the end; add {}",
+                    "{} still open at the end; add {}",
+                    if *open == 1 {
+                        "1 bracket is".to_owned()
+                    } else {
+                        format!("{open} brackets are")
+                    },
                     "]".repeat((*open).min(8))
                 )
             }
             TextFault::AfterEnd { found } => write!(
                 f,
-                "\"{found}\" follows the end of the array; remove it or wrap everything in one more pair of brackets"
+                "\"{}\" follows the end of the array; remove it or wrap everything in one more pair of brackets",
+                token(found)
             ),
             TextFault::TwoReadings { readings } => write!(f, "this has two readings: {readings}"),
+            TextFault::Printed { start } => write!(
+                f,
+                "\"{}…)\" is an array as Python prints it, which no file should hold; save the array \
+                 itself with numpy.save('q.npy', x) (a tensor: x.numpy()), or leave out \"{}\" and \
+                 what stands after the last bracket",
+                token(start),
+                token(start)
+            ),
             TextFault::Syntax { says } => write!(f, "not valid: {says}; correct it there"),
+            TextFault::Memory => {
+                write!(
+                    f,
+                    "there is no memory for more values; free some or give a smaller array"
+                )
+            }
         }
     }
 }

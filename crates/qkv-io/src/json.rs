@@ -2,27 +2,28 @@
 //!
 //! The lists themselves are read by [`crate::literal`], so that the decimals are kept as typed.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::fmt;
 
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use crate::array::Array;
 use crate::detect::Format;
 use crate::error::{Entry, Error, Result};
 use crate::fault::{Place, TextFault};
-use crate::lists::parse_lists;
+use crate::lists::{Lists, parse_lists};
 use crate::literal;
 use crate::names;
-
-/// Axes a JSON list may have.
-pub(crate) const JSON_DEPTH: usize = 32;
+use crate::shown::shown_within;
 
 /// Objects inside objects that are searched.
 const OBJECT_DEPTH: usize = 4;
 
 /// Reads a list of lists.
 pub(crate) fn read_list(text: &str, origin: &str) -> Result<Array> {
-    literal::parse_typed(text, origin, JSON_DEPTH, true)
+    literal::parse_typed(text, origin, Lists::Json, true)
 }
 
 /// Reads one list of an object.
@@ -33,7 +34,6 @@ pub(crate) fn read_object(text: &str, name: Option<&str>, origin: &str) -> Resul
     let mut found = Vec::new();
     let document = Document { text, origin };
     document.collect(text, "", OBJECT_DEPTH, &mut found)?;
-    found.sort_by_key(|(_, list)| list.as_ptr() as usize);
     let entries: Vec<Entry> = found
         .iter()
         .map(|(name, _)| Entry {
@@ -41,10 +41,40 @@ pub(crate) fn read_object(text: &str, name: Option<&str>, origin: &str) -> Resul
             shape: None,
         })
         .collect();
-    let list = found[names::choose(origin, Format::Json, name, &entries)?].1;
+    let (name, list) = &found[names::choose(origin, Format::Json, name, &entries)?];
     let (line, column) = document.place(list);
-    parse_lists(list, origin, JSON_DEPTH).map_err(|error| moved(error, line, column))
+    if found.iter().filter(|(other, _)| other == name).count() > 1 {
+        let says = format!("several lists have the name \"{}\"", shown_within(name, 60));
+        let place = Place::Character { line, column };
+        let fault = TextFault::Syntax { says };
+        return Err(Error::Text {
+            origin: origin.to_owned(),
+            place,
+            fault,
+        });
+    }
+    parse_lists(list, origin, Lists::Json).map_err(|error| moved(error, line, column))
 }
+
+/// What a parser found wrong with JSON, in plain words.
+pub(crate) fn in_words(error: &serde_json::Error) -> String {
+    match error.classify() {
+        Category::Eof => "the text ends in the middle: a bracket or a quotation mark is still open".to_owned(),
+        // The name that comes twice, as `Fields` says it.
+        Category::Data if error.to_string().starts_with(TWICE) => {
+            let says = error.to_string();
+            says.split(" at line ").next().unwrap_or(&says).to_owned()
+        }
+        Category::Data => "something else stands here than belongs here".to_owned(),
+        Category::Syntax | Category::Io => "JSON does not go on like this (a comma, a colon, a \
+             quotation mark or a bracket is missing, or this is no value: numbers have no sign + and \
+             no needless 0, and nan and inf stand in quotation marks)"
+            .to_owned(),
+    }
+}
+
+/// How the message about a name that comes twice begins.
+const TWICE: &str = "the name \"";
 
 /// The same error, for text that starts at another place.
 fn moved(error: Error, from_line: usize, from_column: usize) -> Error {
@@ -95,26 +125,25 @@ impl<'a> Document<'a> {
         depth: usize,
         found: &mut Vec<(String, &'a str)>,
     ) -> Result<()> {
-        let fields: HashMap<String, &'a RawValue> =
-            serde_json::from_str(object).map_err(|error| {
-                let (line, column) = self.place(object);
-                let place = Place::Character {
-                    line: error.line(),
-                    column: error.column().max(1),
-                };
-                let fault = TextFault::Syntax {
-                    says: error.to_string(),
-                };
-                moved(
-                    Error::Text {
-                        origin: self.origin.to_owned(),
-                        place,
-                        fault,
-                    },
-                    line,
-                    column,
-                )
-            })?;
+        let Fields(fields) = serde_json::from_str(object).map_err(|error| {
+            let (line, column) = self.place(object);
+            let place = Place::Character {
+                line: error.line(),
+                column: error.column().max(1),
+            };
+            let fault = TextFault::Syntax {
+                says: in_words(&error),
+            };
+            moved(
+                Error::Text {
+                    origin: self.origin.to_owned(),
+                    place,
+                    fault,
+                },
+                line,
+                column,
+            )
+        })?;
         for (key, value) in fields {
             let value = value.get();
             let name = if prefix.is_empty() {
@@ -137,12 +166,48 @@ impl<'a> Document<'a> {
 }
 
 /// The lists of `[{"name": …, "values": …}, …]`.
-fn named_lists<'a>(list: &'a str) -> Vec<(String, &'a str)> {
-    let objects: Vec<HashMap<String, &'a RawValue>> =
-        serde_json::from_str(list).unwrap_or_default();
-    let named = |object: HashMap<String, &'a RawValue>| -> Option<(String, &'a str)> {
-        let name = serde_json::from_str(object.get("name")?.get()).ok()?;
-        Some((name, object.get("values")?.get()))
+fn named_lists(list: &str) -> Vec<(String, &str)> {
+    let objects: Vec<Fields<'_>> = serde_json::from_str(list).unwrap_or_default();
+    let named = |object: &Fields<'_>| -> Option<(String, usize)> {
+        let at = |key| object.0.iter().position(|(name, _)| name == key);
+        let name = serde_json::from_str(object.0[at("name")?].1.get()).ok()?;
+        Some((name, at("values")?))
     };
-    objects.into_iter().filter_map(named).collect()
+    objects
+        .iter()
+        .filter_map(|object| named(object).map(|(name, at)| (name, object.0[at].1.get())))
+        .collect()
+}
+
+/// The fields of an object as they stand, none of which may come twice.
+pub(crate) struct Fields<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(
+                self,
+                mut map: M,
+            ) -> std::result::Result<Self::Value, M::Error> {
+                let mut fields: Self::Value = Vec::new();
+                let mut seen = HashSet::new();
+                while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
+                    if !seen.insert(key.clone()) {
+                        let key = shown_within(&key, 60);
+                        return Err(de::Error::custom(format!("{TWICE}{key}\" comes twice")));
+                    }
+                    fields.push((key, value));
+                }
+                Ok(fields)
+            }
+        }
+        deserializer.deserialize_map(InOrder).map(Fields)
+    }
 }

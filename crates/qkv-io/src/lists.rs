@@ -14,10 +14,29 @@ enum Before {
     Comma,
 }
 
-/// Reads lists of values: `[[1, 0], [0, 1]]`, at most `depth` deep.
-pub(crate) fn parse_lists(text: &str, origin: &str, depth: usize) -> crate::error::Result<Array> {
+/// Where lists stand, which says what is allowed in them.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Lists {
+    /// In an argument: at most four axes.
+    Literal,
+    /// In a file, where numbers have no sign + and no needless zeros, as in JSON and in Python.
+    Json,
+}
+
+impl Lists {
+    /// How many axes they may have.
+    fn depth(self) -> usize {
+        match self {
+            Lists::Literal => 4,
+            Lists::Json => 32,
+        }
+    }
+}
+
+/// Reads lists of values: `[[1, 0], [0, 1]]`.
+pub(crate) fn parse_lists(text: &str, origin: &str, kind: Lists) -> crate::error::Result<Array> {
     let mut scanner = Scanner::new(text);
-    let mut lists = Lists::new(depth);
+    let mut lists = Nest::new(kind);
     let mut before = Before::Open;
     loop {
         let place = scanner.place();
@@ -35,7 +54,7 @@ pub(crate) fn parse_lists(text: &str, origin: &str, depth: usize) -> crate::erro
         }
         if lists.done() && c != ']' {
             return Err(fail(TextFault::AfterEnd {
-                found: number::shown(&scanner.rest()),
+                found: scanner.rest(),
             }));
         }
         before = match c {
@@ -98,16 +117,34 @@ fn quoted(scanner: &mut Scanner<'_>, mark: char) -> Result<String, TextFault> {
     match number::parse(&token) {
         Ok(number::Typed::Number(value, _)) if !value.is_finite() => Ok(token),
         _ => Err(TextFault::NotANumber {
-            found: number::shown(&token),
+            found: token,
             remedy: "only \"nan\", \"inf\" and \"-inf\" may be in quotation marks; \
                      write numbers without them",
         }),
     }
 }
 
+/// Refuses `+1` and `01`, which neither JSON nor Python has: they are codes rather than numbers.
+fn refuse_needless(token: &str) -> Result<(), TextFault> {
+    let unsigned = token.strip_prefix('-').unwrap_or(token);
+    let remedy = if token.starts_with('+') {
+        "in a list of a file a number has no sign +: leave it out"
+    } else if unsigned.len() > 1
+        && unsigned.starts_with('0')
+        && unsigned[1..].starts_with(|c: char| c.is_ascii_digit())
+    {
+        "in a list of a file a number does not begin with a needless 0: leave it out, \
+         or save codes as what they stand for"
+    } else {
+        return Ok(());
+    };
+    let found = token.to_owned();
+    Err(TextFault::NotANumber { found, remedy })
+}
+
 /// Nested lists being read: how deep, how long at each depth, and the values.
-struct Lists {
-    limit: usize,
+struct Nest {
+    kind: Lists,
     /// Items so far in each open list.
     counts: Vec<usize>,
     /// Length of the first finished list of each depth.
@@ -117,11 +154,11 @@ struct Lists {
     gathered: Gathered,
 }
 
-impl Lists {
-    fn new(limit: usize) -> Self {
+impl Nest {
+    fn new(kind: Lists) -> Self {
         let gathered = Gathered::default();
-        Lists {
-            limit,
+        Nest {
+            kind,
             counts: Vec::new(),
             lengths: Vec::new(),
             leaf: None,
@@ -143,8 +180,9 @@ impl Lists {
         if let Some(count) = self.counts.last_mut() {
             *count += 1;
         }
-        if self.counts.len() == self.limit {
-            return Err(TextFault::TooDeep { limit: self.limit });
+        let limit = self.kind.depth();
+        if self.counts.len() == limit {
+            return Err(TextFault::TooDeep { limit });
         }
         if self.leaf.is_some_and(|leaf| self.counts.len() >= leaf) {
             return Err(TextFault::MixedDepth { path: self.path() });
@@ -183,6 +221,9 @@ impl Lists {
             || self.lengths.len() > self.counts.len()
         {
             return Err(TextFault::MixedDepth { path: self.path() });
+        }
+        if self.kind == Lists::Json {
+            refuse_needless(token)?;
         }
         self.gathered.push(token)
     }

@@ -12,16 +12,15 @@ use std::str::Chars;
 use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::fault::{Place, TextFault};
-use crate::lists::parse_lists;
+use crate::lists::{Lists, parse_lists};
 use crate::number::{self, Gathered};
-
-/// Axes a literal may have.
-pub(crate) const LITERAL_DEPTH: usize = 4;
+use crate::text;
 
 /// Reads an array typed in place: `1 0; 0 1` or `[[1, 0], [0, 1]]`.
 ///
-/// Rows between semicolons always give two axes; brackets give as many axes as they are deep, at
-/// most four.
+/// Rows between semicolons always give two axes: `1,5;2,5` is two rows, since a comma never is a
+/// decimal point. On several lines, semicolons that could separate cells as well are refused.
+/// Brackets give as many axes as they are deep, at most four.
 ///
 /// # Errors
 /// Uneven rows, missing values, fractions, numbers beyond 64-bit floating point, unbalanced
@@ -39,7 +38,9 @@ pub(crate) const LITERAL_DEPTH: usize = 4;
 /// # Ok::<(), qkv_io::Error>(())
 /// ```
 pub fn parse_literal(text: &str) -> Result<Array> {
-    parse_typed(text, "argument", LITERAL_DEPTH, false)
+    let array = parse_typed(text, "argument", Lists::Literal, false)?;
+    text::refuse_two_readings(text, "argument")?;
+    Ok(array)
 }
 
 /// Whether an argument is meant as a literal rather than as a path.
@@ -51,7 +52,7 @@ pub(crate) fn looks_like_literal(text: &str) -> bool {
     let separator = |c: char| c.is_whitespace() || [',', '，', ';', '；'].contains(&c);
     let mut tokens = text.split(separator).filter(|t| !t.is_empty()).peekable();
     if tokens.peek().is_none() {
-        return !text.is_empty();
+        return true; // nothing but separators, or nothing: no path either
     }
     if text.contains(separator) {
         tokens.all(number::looks_like_number)
@@ -63,15 +64,18 @@ pub(crate) fn looks_like_literal(text: &str) -> bool {
 /// Whether a text that is no literal resembles one.
 pub(crate) fn resembles_literal(text: &str) -> bool {
     let text = text.trim();
+    let numeric = text.starts_with(|c: char| c.is_ascii_digit() || "+-\u{2212}".contains(c));
+    // Words belong to file names, such as 2024-run/q.npy.
+    let words = text
+        .split(|c: char| !c.is_alphabetic())
+        .any(|word| word.len() > 1);
     text.contains([';', '；', '[', ']', '［', '］'])
-        || text.starts_with(|c: char| c.is_ascii_digit() || "+-\u{2212}".contains(c))
-        || ["array(", "tensor(", "np.array("]
-            .iter()
-            .any(|start| text.starts_with(start))
+        || (numeric && !words)
+        || number::printed(text).is_some()
 }
 
 /// Reads either notation.
-pub(crate) fn parse_typed(text: &str, origin: &str, depth: usize, comments: bool) -> Result<Array> {
+pub(crate) fn parse_typed(text: &str, origin: &str, lists: Lists, comments: bool) -> Result<Array> {
     let trimmed = text.trim();
     let bracketed = trimmed.starts_with(['[', '［']);
     let semicolon = trimmed.contains([';', '；']);
@@ -80,7 +84,7 @@ pub(crate) fn parse_typed(text: &str, origin: &str, depth: usize, comments: bool
         return parse_rows(&text.replace(['[', ']', '［', '］'], " "), origin, comments);
     }
     if bracketed {
-        parse_lists(text, origin, depth)
+        parse_lists(text, origin, lists)
     } else {
         parse_rows(text, origin, comments)
     }

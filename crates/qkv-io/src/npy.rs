@@ -3,24 +3,18 @@
 use std::io::Read;
 
 use crate::array::Array;
-use crate::bytes::{self, Element};
+use crate::bytes;
 use crate::detect::Format;
-use crate::error::{Error, Result};
-use crate::source::read_up_to;
+use crate::error::{Error, Result, hex};
+use crate::npy_header::{self, Fault, Header};
+use crate::shown::shown_shape;
+use crate::source::{self, read_up_to};
+
+/// How every npy begins.
+pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Headers longer than this are damaged: numpy itself refuses more than 10 000 bytes.
 const MAX_HEADER: u64 = 1 << 20;
-
-/// What an npy header says.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Header {
-    pub(crate) element: Element,
-    pub(crate) big_endian: bool,
-    pub(crate) column_major: bool,
-    pub(crate) shape: Vec<usize>,
-    /// Where the data starts.
-    pub(crate) data: u64,
-}
 
 /// An npy being read front to back; `len` bytes are said to be there, `reserve` surely are.
 pub(crate) struct Npy<'a, R> {
@@ -28,6 +22,8 @@ pub(crate) struct Npy<'a, R> {
     pub(crate) len: u64,
     pub(crate) reserve: u64,
     pub(crate) origin: &'a str,
+    /// Most values that are read.
+    pub(crate) most: u64,
 }
 
 impl<R: Read> Npy<'_, R> {
@@ -44,7 +40,10 @@ impl<R: Read> Npy<'_, R> {
         let Some(size) = bytes::byte_size(&shape, element.size()) else {
             return Err(self.damaged(
                 data,
-                format!("the shape {shape:?} has more values than can be counted"),
+                format!(
+                    "the shape {} has more values than can be counted",
+                    shown_shape(&shape)
+                ),
                 "write it again",
             ));
         };
@@ -55,6 +54,7 @@ impl<R: Read> Npy<'_, R> {
         if found > expected {
             return Err(self.long(data + expected, found - expected));
         }
+        source::allow(&shape, self.most, self.origin, "the array")?;
         let raw = read_up_to(&mut self.stream, expected, self.reserve, self.origin)?;
         if (raw.len() as u64) < expected {
             return Err(self.short("data", data, expected, raw.len() as u64));
@@ -64,15 +64,21 @@ impl<R: Read> Npy<'_, R> {
         if !extra.is_empty() {
             return Err(self.long(data + expected, 1));
         }
-        let values = bytes::values(element, big_endian, &raw).map_err(|at| {
-            self.damaged(
+        let memory = |size| Error::Memory {
+            origin: self.origin.to_owned(),
+            size,
+        };
+        let values = bytes::values(element, big_endian, &raw).map_err(|fault| match fault {
+            bytes::Fault::NoTruth(at) => self.damaged(
                 data + at as u64,
                 format!("{} is no truth value", raw[at]),
                 "save it as integers, or write it again",
-            )
+            ),
+            bytes::Fault::Memory(size) => memory(size),
         })?;
+        drop(raw);
         let values = if column_major && shape.len() > 1 {
-            values.column_to_row_major(&shape)
+            values.column_to_row_major(&shape).map_err(memory)?
         } else {
             values
         };
@@ -86,6 +92,14 @@ impl<R: Read> Npy<'_, R> {
     /// Reads the header.
     pub(crate) fn header(&mut self) -> Result<Header> {
         let start = self.exactly(0, 8)?;
+        if !start.starts_with(MAGIC) {
+            let found = format!(
+                "{} where an npy begins with {}",
+                hex(&start[..6]),
+                hex(MAGIC)
+            );
+            return Err(self.damaged(0, found, "save it with numpy.save"));
+        }
         let (major, minor) = (start[6], start[7]);
         let (prefix, length) = match major {
             1 => (10, self.exactly(8, 2)?),
@@ -110,20 +124,18 @@ impl<R: Read> Npy<'_, R> {
             ));
         }
         let text = self.exactly(prefix, length)?;
-        Dictionary { text: &text, at: 0 }
-            .header(prefix + length)
-            .map_err(|fault| match fault {
-                Fault::Damaged(at, found) => {
-                    self.damaged(prefix + at as u64, found, "save it again with numpy.save")
-                }
-                Fault::Dtype(at, dtype) => Error::Dtype {
-                    origin: self.origin.to_owned(),
-                    format: Format::Npy,
-                    offset: prefix + at as u64,
-                    remedy: dtype_remedy(&dtype),
-                    dtype,
-                },
-            })
+        npy_header::parse(&text, prefix + length).map_err(|fault| match fault {
+            Fault::Damaged(at, found) => {
+                self.damaged(prefix + at as u64, found, "save it again with numpy.save")
+            }
+            Fault::Dtype(at, dtype) => Error::Dtype {
+                origin: self.origin.to_owned(),
+                format: Format::Npy,
+                offset: prefix + at as u64,
+                remedy: npy_header::dtype_remedy(&dtype),
+                dtype,
+            },
+        })
     }
 
     /// The next `count` bytes of the header.
@@ -169,232 +181,5 @@ impl<R: Read> Npy<'_, R> {
             found,
             remedy,
         }
-    }
-}
-
-/// What is wrong with a header, at a byte of it.
-enum Fault {
-    Damaged(usize, String),
-    Dtype(usize, String),
-}
-
-/// The header's dictionary, read strictly: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
-struct Dictionary<'a> {
-    text: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Dictionary<'a> {
-    fn header(mut self, data: u64) -> std::result::Result<Header, Fault> {
-        let (mut descr, mut column_major, mut shape) = (None, None, None);
-        self.expect(b'{')?;
-        while self.peek() != Some(b'}') {
-            let key_at = self.at;
-            let key = self.string()?;
-            self.expect(b':')?;
-            match key {
-                b"descr" => {
-                    self.peek();
-                    let at = self.at;
-                    descr = Some((at, self.dtype()?));
-                }
-                b"fortran_order" => column_major = Some(self.truth()?),
-                b"shape" => shape = Some(self.shape()?),
-                _ => {
-                    let key = String::from_utf8_lossy(key).into_owned();
-                    return Err(Fault::Damaged(
-                        key_at,
-                        format!("the key '{key}' is not known"),
-                    ));
-                }
-            }
-            if self.peek() == Some(b',') {
-                self.at += 1;
-            } else {
-                break;
-            }
-        }
-        self.expect(b'}')?;
-        if let Some(rest) = self.peek() {
-            return Err(Fault::Damaged(
-                self.at,
-                format!("byte {rest:02X} after the dictionary"),
-            ));
-        }
-        let missing = |key: &str| Fault::Damaged(0, format!("the key '{key}' is missing"));
-        let (at, descr) = descr.ok_or_else(|| missing("descr"))?;
-        let column_major = column_major.ok_or_else(|| missing("fortran_order"))?;
-        let shape = shape.ok_or_else(|| missing("shape"))?;
-        let (big_endian, element) = element(&descr).ok_or(Fault::Dtype(at, descr))?;
-        Ok(Header {
-            element,
-            big_endian,
-            column_major,
-            shape,
-            data,
-        })
-    }
-
-    /// The next byte that is not blank.
-    fn peek(&mut self) -> Option<u8> {
-        while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
-            self.at += 1;
-        }
-        self.text.get(self.at).copied()
-    }
-
-    fn expect(&mut self, byte: u8) -> std::result::Result<(), Fault> {
-        if self.peek() == Some(byte) {
-            self.at += 1;
-            return Ok(());
-        }
-        Err(self.unexpected(&format!("'{}'", byte as char)))
-    }
-
-    fn unexpected(&mut self, wanted: &str) -> Fault {
-        let found = match self.peek() {
-            Some(byte) => format!("byte {byte:02X}"),
-            None => "the end of the header".to_owned(),
-        };
-        Fault::Damaged(self.at, format!("{found} where {wanted} should be"))
-    }
-
-    /// Bytes for as long as they satisfy a condition.
-    fn run(&mut self, belongs: impl Fn(u8) -> bool) -> &'a [u8] {
-        self.peek();
-        let rest = &self.text[self.at.min(self.text.len())..];
-        let length = rest.iter().position(|&b| !belongs(b)).unwrap_or(rest.len());
-        self.at += length;
-        &rest[..length]
-    }
-
-    fn string(&mut self) -> std::result::Result<&'a [u8], Fault> {
-        let mark = match self.peek() {
-            Some(mark @ (b'\'' | b'"')) => mark,
-            _ => return Err(self.unexpected("a quoted word")),
-        };
-        self.at += 1;
-        let start = self.at;
-        let length = self.text[start..].iter().position(|&b| b == mark);
-        let length = length.ok_or(Fault::Damaged(start, "a quotation never ends".to_owned()))?;
-        self.at = start + length + 1;
-        Ok(&self.text[start..start + length])
-    }
-
-    /// A type: a word, or the list of a structured type's fields as it stands.
-    fn dtype(&mut self) -> std::result::Result<String, Fault> {
-        let text = match self.peek() {
-            Some(b'[') => {
-                let start = self.at;
-                let mut depth = 0_usize;
-                for (i, &byte) in self.text[start..].iter().enumerate() {
-                    match byte {
-                        b'[' => depth += 1,
-                        b']' => depth -= 1,
-                        _ => {}
-                    }
-                    if depth == 0 {
-                        self.at = start + i + 1;
-                        break;
-                    }
-                }
-                if self.at == start {
-                    return Err(Fault::Damaged(start, "a list never ends".to_owned()));
-                }
-                &self.text[start..self.at]
-            }
-            _ => self.string()?,
-        };
-        Ok(crate::number::shown(&String::from_utf8_lossy(text)))
-    }
-
-    fn truth(&mut self) -> std::result::Result<bool, Fault> {
-        self.peek();
-        let at = self.at;
-        match self.run(|b| b.is_ascii_alphabetic()) {
-            b"True" => Ok(true),
-            b"False" => Ok(false),
-            _ => {
-                self.at = at;
-                Err(self.unexpected("True or False"))
-            }
-        }
-    }
-
-    fn shape(&mut self) -> std::result::Result<Vec<usize>, Fault> {
-        let mut shape = Vec::new();
-        self.expect(b'(')?;
-        while self.peek() != Some(b')') {
-            let at = self.at;
-            let digits = self.run(|b| b.is_ascii_digit());
-            let length = std::str::from_utf8(digits).ok().filter(|d| !d.is_empty());
-            let Some(length) = length else {
-                return Err(self.unexpected("an axis length"));
-            };
-            let too_long = |_| Fault::Damaged(at, format!("an axis of length {length}"));
-            shape.push(length.parse().map_err(too_long)?);
-            if self.text.get(self.at) == Some(&b'L') {
-                self.at += 1; // as Python 2 wrote long integers
-            }
-            if self.peek() == Some(b',') {
-                self.at += 1;
-            } else {
-                break;
-            }
-        }
-        self.expect(b')')?;
-        Ok(shape)
-    }
-}
-
-/// Byte order and element type of a numpy type string such as `<f4`.
-fn element(descr: &str) -> Option<(bool, Element)> {
-    let (order, kind) = descr.split_at_checked(1)?;
-    let element = match kind {
-        "f2" => Element::F16,
-        "f4" => Element::F32,
-        "f8" => Element::F64,
-        "i1" => Element::I8,
-        "i2" => Element::I16,
-        "i4" => Element::I32,
-        "i8" => Element::I64,
-        "u1" => Element::U8,
-        "u2" => Element::U16,
-        "u4" => Element::U32,
-        "u8" => Element::U64,
-        "b1" => Element::Bool,
-        _ => return None,
-    };
-    match order {
-        "<" => Some((false, element)),
-        ">" => Some((true, element)),
-        "=" => Some((cfg!(target_endian = "big"), element)),
-        "|" if element.size() == 1 => Some((false, element)),
-        _ => None,
-    }
-}
-
-/// What to do about a type that is not read.
-fn dtype_remedy(descr: &str) -> &'static str {
-    let kind = descr.trim_start_matches(['<', '>', '=', '|']);
-    match kind.chars().next() {
-        _ if kind == "V2" => {
-            "two bytes without a type are most likely bfloat16, which npy cannot name: \
-             save x.astype('float32'), or save bf16 as safetensors"
-        }
-        _ if kind == "V1" => {
-            "one byte without a type is most likely an 8-bit float, which npy cannot name: \
-             save x.astype('float32')"
-        }
-        Some('O') => {
-            "Python objects are pickled, and nothing is unpickled here: \
-             save numpy.array(x, dtype='float64'), with rows of one length"
-        }
-        Some('c') => "complex numbers are not read: save x.real or x.imag",
-        Some('U' | 'S' | 'a') => "text is not read: save numbers",
-        Some('M' | 'm') => "dates are not read: save numbers",
-        Some('[' | 'V') => "records are not read: save one field as a plain array",
-        Some('f') => "this precision is not read: save x.astype('float64')",
-        _ => "save x.astype('float64')",
     }
 }

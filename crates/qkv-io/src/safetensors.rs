@@ -1,13 +1,11 @@
 //! safetensors: eight bytes of header length, a JSON header, then the bytes.
 
-use safetensors::Dtype;
-use safetensors::tensor::Metadata;
-
 use crate::array::Array;
 use crate::bytes::{self, Element};
 use crate::detect::Format;
 use crate::error::{Entry, Error, Result};
 use crate::names;
+use crate::safetensors_header::{self, Tensor};
 use crate::source::Source;
 
 /// Longest header that the format allows.
@@ -18,57 +16,44 @@ const REMEDY: &str = "download it again or write it again";
 
 /// Reads one tensor; only the header and its own bytes are read.
 pub(crate) fn read(source: &mut Source<'_>, name: Option<&str>) -> Result<Array> {
-    let (metadata, data) = header(source)?;
-    let mut entries: Vec<Entry> = metadata
-        .tensors()
-        .into_iter()
-        .map(|(name, info)| Entry {
-            name,
-            shape: Some(info.shape.clone()),
+    let (mut tensors, data) = header(source)?;
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    let entries: Vec<Entry> = tensors
+        .iter()
+        .map(|tensor| Entry {
+            name: tensor.name.clone(),
+            shape: Some(tensor.shape.clone()),
         })
         .collect();
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    let name = &entries[names::choose(source.origin, FORMAT, name, &entries)?].name;
-    let Some(info) = metadata.info(name) else {
-        return Err(Error::NoArrays {
-            origin: source.origin.to_owned(),
-            format: FORMAT,
-        });
-    };
-    let (start, end) = info.data_offsets;
-    let start = data + start as u64;
-    let Some(element) = element(info.dtype) else {
+    let tensor = &tensors[names::choose(source.origin, FORMAT, name, &entries)?];
+    let Some(element) = element(&tensor.dtype) else {
         return Err(Error::Dtype {
             origin: source.origin.to_owned(),
             format: FORMAT,
-            offset: start,
-            dtype: format!("{:?}", info.dtype),
+            offset: 8 + tensor.at as u64,
+            dtype: tensor.dtype.clone(),
             remedy: "convert it to BF16, F16, F32 or F64 first (x.float() in PyTorch)",
         });
     };
-    let raw = source.read_at(start, data + end as u64 - start)?;
-    let expected = bytes::byte_size(&info.shape, element.size());
-    if expected != Some(raw.len()) {
-        let found = format!(
-            "tensor {name} has {} bytes for shape {:?}",
-            raw.len(),
-            info.shape
-        );
-        return Err(source.damaged(FORMAT, start, found, REMEDY));
-    }
-    let values = bytes::values(element, false, &raw).map_err(|at| {
-        let found = format!("{} is no truth value", raw[at]);
-        source.damaged(FORMAT, start + at as u64, found, "save it as integers")
+    source.allow(&tensor.shape, "the tensor")?;
+    let start = data + tensor.start;
+    let raw = source.read_at(start, tensor.end - tensor.start)?;
+    let values = bytes::values(element, false, &raw).map_err(|fault| match fault {
+        bytes::Fault::NoTruth(at) => {
+            let found = format!("{} is no truth value", raw[at]);
+            source.damaged(FORMAT, start + at as u64, found, "save it as integers")
+        }
+        bytes::Fault::Memory(size) => source.memory(size),
     })?;
     Ok(Array {
-        shape: info.shape.clone(),
+        shape: tensor.shape.clone(),
         values,
         decimals: None,
     })
 }
 
 /// Reads and checks the header; also tells where the data starts.
-fn header(source: &mut Source<'_>) -> Result<(Metadata, u64)> {
+fn header(source: &mut Source<'_>) -> Result<(Vec<Tensor>, u64)> {
     let prefix = source.read_at(0, 8)?;
     let Some((length, _)) = prefix.split_first_chunk::<8>() else {
         return Err(short(source, "header", 0, 8, prefix.len() as u64));
@@ -83,16 +68,10 @@ fn header(source: &mut Source<'_>) -> Result<(Metadata, u64)> {
         return Err(short(source, "header", 8, length, source.len - 8));
     }
     let text = source.read_at(8, length)?;
-    let metadata: Metadata = serde_json::from_slice(&text).map_err(|error| {
-        let before: usize = text
-            .split_inclusive(|&b| b == b'\n')
-            .take(error.line().saturating_sub(1))
-            .map(<[u8]>::len)
-            .sum();
-        let at = 8 + (before + error.column().saturating_sub(1)) as u64;
-        source.damaged(FORMAT, at, format!("in the header: {error}"), REMEDY)
-    })?;
-    let (expected, found) = (metadata.data_len() as u64, source.len - data);
+    let tensors = safetensors_header::parse(&text)
+        .map_err(|fault| source.damaged(FORMAT, 8 + fault.at as u64, fault.found, REMEDY))?;
+    let expected = tensors.last().map_or(0, |last| last.end);
+    let found = source.len - data;
     if found < expected {
         return Err(short(source, "data", data, expected, found));
     }
@@ -104,7 +83,7 @@ fn header(source: &mut Source<'_>) -> Result<(Metadata, u64)> {
             extra: found - expected,
         });
     }
-    Ok((metadata, data))
+    Ok((tensors, data))
 }
 
 fn short(source: &Source<'_>, part: &'static str, offset: u64, expected: u64, found: u64) -> Error {
@@ -121,21 +100,21 @@ fn short(source: &Source<'_>, part: &'static str, offset: u64, expected: u64, fo
 }
 
 /// The element types that are read.
-fn element(dtype: Dtype) -> Option<Element> {
+fn element(dtype: &str) -> Option<Element> {
     Some(match dtype {
-        Dtype::BOOL => Element::Bool,
-        Dtype::U8 => Element::U8,
-        Dtype::I8 => Element::I8,
-        Dtype::I16 => Element::I16,
-        Dtype::U16 => Element::U16,
-        Dtype::F16 => Element::F16,
-        Dtype::BF16 => Element::Bf16,
-        Dtype::I32 => Element::I32,
-        Dtype::U32 => Element::U32,
-        Dtype::F32 => Element::F32,
-        Dtype::F64 => Element::F64,
-        Dtype::I64 => Element::I64,
-        Dtype::U64 => Element::U64,
+        "BOOL" => Element::Bool,
+        "U8" => Element::U8,
+        "I8" => Element::I8,
+        "I16" => Element::I16,
+        "U16" => Element::U16,
+        "F16" => Element::F16,
+        "BF16" => Element::Bf16,
+        "I32" => Element::I32,
+        "U32" => Element::U32,
+        "F32" => Element::F32,
+        "F64" => Element::F64,
+        "I64" => Element::I64,
+        "U64" => Element::U64,
         _ => return None,
     })
 }

@@ -14,6 +14,8 @@ pub(crate) struct Source<'a> {
     pub(crate) stream: &'a mut dyn Stream,
     pub(crate) len: u64,
     pub(crate) origin: &'a str,
+    /// Most values that are read.
+    pub(crate) most: u64,
 }
 
 impl Source<'_> {
@@ -31,6 +33,19 @@ impl Source<'_> {
         self.seek(offset)?;
         let count = count.min(self.len.saturating_sub(offset));
         read_up_to(&mut self.stream, count, count, self.origin)
+    }
+
+    /// Refuses an array of more values than are read.
+    pub(crate) fn allow(&self, shape: &[usize], what: &'static str) -> Result<()> {
+        allow(shape, self.most, self.origin, what)
+    }
+
+    /// There is no memory for so many bytes.
+    pub(crate) fn memory(&self, size: u64) -> Error {
+        Error::Memory {
+            origin: self.origin.to_owned(),
+            size,
+        }
     }
 
     /// An error at a byte of this source.
@@ -51,6 +66,24 @@ impl Source<'_> {
     }
 }
 
+/// Refuses an array of more values than are read.
+pub(crate) fn allow(shape: &[usize], most: u64, origin: &str, what: &'static str) -> Result<()> {
+    let size = shape.iter().fold(1_u128, |product, &size| {
+        product.saturating_mul(size as u128)
+    });
+    if size <= u128::from(most) {
+        return Ok(());
+    }
+    Err(Error::TooLarge {
+        origin: origin.to_owned(),
+        what,
+        unit: "value",
+        size: Some(size),
+        limit: most.into(),
+        remedy: "give a part of it",
+    })
+}
+
 /// Reads at most `count` bytes; `reserve` is how many are believed to come.
 pub(crate) fn read_up_to(
     stream: &mut impl Read,
@@ -59,20 +92,32 @@ pub(crate) fn read_up_to(
     origin: &str,
 ) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let too_large = || Error::TooLarge {
+    let memory = || Error::Memory {
         origin: origin.to_owned(),
-        what: "the data",
-        size: count.into(),
-        limit: 0,
-        remedy: "free some memory or give a smaller array",
+        size: count,
     };
-    let reserve = usize::try_from(reserve.min(count)).map_err(|_| too_large())?;
-    bytes.try_reserve_exact(reserve).map_err(|_| too_large())?;
-    stream
-        .take(count)
-        .read_to_end(&mut bytes)
-        .map_err(|e| unreadable(origin, e))?;
+    let reserve = usize::try_from(reserve.min(count)).map_err(|_| memory())?;
+    bytes.try_reserve_exact(reserve).map_err(|_| memory())?;
+    read_onto(&mut bytes, stream, count, origin)?;
     Ok(bytes)
+}
+
+/// Reads at most `count` bytes after those that are there.
+pub(crate) fn read_onto(
+    bytes: &mut Vec<u8>,
+    stream: &mut impl Read,
+    count: u64,
+    origin: &str,
+) -> Result<()> {
+    match stream.take(count).read_to_end(bytes) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(Error::Memory {
+            origin: origin.to_owned(),
+            // What was read did not fit once more.
+            size: (bytes.len() as u64).saturating_mul(2),
+        }),
+        Err(error) => Err(unreadable(origin, error)),
+    }
 }
 
 /// The error for a failed read.

@@ -2,11 +2,14 @@
 
 use crate::array::Array;
 use crate::detect::Format;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, STDIN};
 use crate::fault::{Place, TextFault};
 use crate::{csv, json, literal, number};
 
 /// Reads text; its content decides between rows, lists, JSON objects and csv.
+///
+/// Text from standard input was perhaps typed, so that one line of it is read as an argument is:
+/// `1;2;3` is a column. In a file, where it may be a row of a table, it is refused.
 pub(crate) fn read(bytes: &[u8], name: Option<&str>, origin: &str) -> Result<Array> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -18,11 +21,7 @@ pub(crate) fn read(bytes: &[u8], name: Option<&str>, origin: &str) -> Result<Arr
             bytes: bytes[at..bytes.len().min(at + 4)].to_vec(),
         }
     })?;
-    let notation = notation(text).map_err(|(line, readings)| Error::Text {
-        origin: origin.to_owned(),
-        place: Place::Character { line, column: 1 },
-        fault: TextFault::TwoReadings { readings },
-    })?;
+    let notation = notation(text, origin == STDIN).map_err(|fault| at_line(fault, origin))?;
     let unnamed = |format| match name {
         Some(name) => Err(Error::NameGiven {
             origin: origin.to_owned(),
@@ -43,6 +42,35 @@ pub(crate) fn read(bytes: &[u8], name: Option<&str>, origin: &str) -> Result<Arr
     }
 }
 
+/// Refuses an argument of several lines that a file of the same text would be read differently
+/// from: an argument has rows between semicolons, a table may have cells between them.
+pub(crate) fn refuse_two_readings(text: &str, origin: &str) -> Result<()> {
+    let text = text.trim();
+    if !text.contains('\n') || !text.contains([';', '；']) || text.starts_with(['[', '［']) {
+        return Ok(());
+    }
+    match notation(text, true) {
+        Ok(Notation::Csv(b';')) => Err(at_line((1, two(CELLS_OR_ROWS)), origin)),
+        Err(fault @ (_, TextFault::TwoReadings { .. })) => Err(at_line(fault, origin)),
+        _ => Ok(()),
+    }
+}
+
+/// A fault of a whole line, with the line.
+type LineFault = (usize, TextFault);
+
+fn at_line((line, fault): LineFault, origin: &str) -> Error {
+    Error::Text {
+        origin: origin.to_owned(),
+        place: Place::Character { line, column: 1 },
+        fault,
+    }
+}
+
+fn two(readings: &'static str) -> TextFault {
+    TextFault::TwoReadings { readings }
+}
+
 /// How a text writes its numbers.
 #[derive(Debug, PartialEq)]
 enum Notation {
@@ -57,31 +85,41 @@ const ONE_LINE: &str = "one row of numbers between semicolons, or one number in 
 const DECIMAL_COMMAS: &str = "decimal commas between semicolons, or rows between semicolons on \
                               several lines; write decimal points, or one row on each line";
 
-/// Tells the notation, or the line that has two readings.
-fn notation(text: &str) -> std::result::Result<Notation, (usize, &'static str)> {
+const CELLS_OR_ROWS: &str = "semicolons between rows, or between the cells of a table; write one \
+                             row on each line with commas or blanks between its numbers";
+
+/// Tells the notation, or the line that has two readings or none; `typed` if one line is what
+/// somebody typed rather than a table.
+fn notation(text: &str, typed: bool) -> std::result::Result<Notation, LineFault> {
     let lines: Vec<(usize, &str)> = text
         .lines()
         .enumerate()
-        .map(|(i, line)| (i + 1, line.trim()))
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(i, line)| (i + 1, line.trim_matches([' ', '\r'])))
+        .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
         .collect();
-    let Some(&(number, first)) = lines.first() else {
+    let Some(&(line, first)) = lines.first() else {
         return Ok(Notation::Rows);
     };
+    let first = first.trim_start();
     if first.starts_with('{') {
         return Ok(Notation::Object);
+    }
+    if let Some(start) = number::printed(first) {
+        let start = start.to_owned();
+        return Err((line, TextFault::Printed { start }));
     }
     if first.starts_with(['[', '［']) {
         return Ok(Notation::Lists);
     }
     let any = |c: &[char]| lines.iter().any(|(_, line)| line.contains(c));
     if any(&[';', '；']) {
-        return semicolons(&lines, number);
+        return semicolons(&lines, line, typed);
     }
     let blank = |line: &str| line.contains(char::is_whitespace);
     Ok(if any(&[',']) {
         Notation::Csv(b',')
     } else if lines.iter().all(|(_, line)| line.contains('\t')) {
+        // Before and after a tab a cell may be blank, which must not go unnoticed.
         Notation::Csv(b'\t')
     } else if any(&['，']) || lines.iter().any(|(_, line)| blank(line)) {
         Notation::Rows
@@ -93,8 +131,9 @@ fn notation(text: &str) -> std::result::Result<Notation, (usize, &'static str)> 
 /// Semicolons separate rows in a literal and cells in a csv file.
 fn semicolons(
     lines: &[(usize, &str)],
-    number: usize,
-) -> std::result::Result<Notation, (usize, &'static str)> {
+    line: usize,
+    typed: bool,
+) -> std::result::Result<Notation, LineFault> {
     let cells = |line: &str| -> Vec<String> {
         line.split([';', '；'])
             .map(|cell| cell.trim().to_owned())
@@ -123,13 +162,17 @@ fn semicolons(
         return Ok(Notation::Rows); // every row ends in a semicolon
     }
     if rest.len() > 1 && rest.iter().all(inner) && commas && !blanks {
-        return Err((number, DECIMAL_COMMAS));
+        return Err((line, two(DECIMAL_COMMAS)));
     }
     if blanks || commas {
         return Ok(Notation::Rows);
     }
     if rest.len() == 1 && !header {
-        return Err((number, ONE_LINE));
+        return if typed {
+            Ok(Notation::Rows)
+        } else {
+            Err((line, two(ONE_LINE)))
+        };
     }
     Ok(Notation::Csv(b';'))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,44 +29,149 @@ use crate::error::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let fail = |source| Error::Io {
-        action: "write",
-        path: path.display().to_string(),
-        source,
-    };
-    match fs::metadata(path) {
-        Ok(old) if old.is_dir() => Err(Error::Folder {
-            path: path.display().to_string(),
-        }),
-        Ok(old) if !old.is_file() => fs::write(path, bytes).map_err(fail),
+    write_file_with(path, |file| file.write_all(bytes))
+}
+
+/// As [`write_file`], with what `write` puts into the file piece by piece.
+///
+/// # Errors
+/// As for [`write_file`], and those of `write`.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("steps.json");
+/// qkv_io::write_file_with(&path, |file| file.write_all(b"[1]"))?;
+/// assert_eq!(std::fs::read(&path)?, b"[1]");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_file_with(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    stage(path, write)?.finish(path)
+}
+
+/// Writes files that belong together, each with the care of [`write_file`]: the first is renamed
+/// only when all are written.
+///
+/// # Errors
+/// When the system refuses; no temporary file is left then.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let (sheet, key) = (folder.path().join("s.md"), folder.path().join("s.key.md"));
+/// qkv_io::write_files(&[(&sheet, b"1 + 1 = ____\n"), (&key, b"1 + 1 = 2\n")])?;
+/// assert_eq!(std::fs::read(&key)?, b"1 + 1 = 2\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_files(files: &[(&Path, &[u8])]) -> Result<()> {
+    let staged: Result<Vec<_>> = files
+        .iter()
+        .map(|&(path, bytes)| stage(path, move |file: &mut dyn Write| file.write_all(bytes)))
+        .collect();
+    let mut staged = staged?.into_iter().zip(files);
+    staged.try_for_each(|(staged, (path, _))| staged.finish(path))
+}
+
+/// What waits for the name of its file.
+enum Staged<W> {
+    Temporary(Temporary),
+    /// No regular file: it is written to directly.
+    Direct(W),
+}
+
+fn stage<W>(path: &Path, write: W) -> Result<Staged<W>>
+where
+    W: FnOnce(&mut dyn Write) -> io::Result<()>,
+{
+    let fail = |source| not_written(path, source);
+    let temporary = match fs::metadata(path) {
+        Ok(old) if old.is_dir() => {
+            return Err(Error::Folder {
+                path: path.display().to_string(),
+            });
+        }
+        Ok(old) if !old.is_file() => return Ok(Staged::Direct(write)),
         Ok(old) => {
             // Through a symbolic link, the file it names is replaced and the link stays.
             let target = fs::canonicalize(path).map_err(fail)?;
-            replace(&target, bytes, Some(old.permissions())).map_err(fail)
+            Temporary::write(&target, write, Some(old.permissions()))
         }
-        Err(_) => replace(path, bytes, None).map_err(fail),
+        Err(_) => Temporary::write(path, write, None),
+    };
+    temporary.map(Staged::Temporary).map_err(fail)
+}
+
+impl<W> Staged<W>
+where
+    W: FnOnce(&mut dyn Write) -> io::Result<()>,
+{
+    fn finish(self, path: &Path) -> Result<()> {
+        let done = match self {
+            Staged::Temporary(temporary) => temporary.rename(),
+            Staged::Direct(write) => OpenOptions::new()
+                .write(true)
+                .open(path)
+                .and_then(|file| through_buffer(&file, write)),
+        };
+        done.map_err(|source| not_written(path, source))
     }
 }
 
-/// Writes a temporary file beside the target and renames it.
-fn replace(path: &Path, bytes: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
-    let (temporary, mut file) = create_beside(path)?;
-    let written = (|| {
-        file.write_all(bytes)?;
+fn not_written(path: &Path, source: io::Error) -> Error {
+    Error::Io {
+        action: "write",
+        path: path.display().to_string(),
+        source,
+    }
+}
+
+fn through_buffer(
+    file: &File,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = BufWriter::new(file);
+    write(&mut buffer)?;
+    buffer.flush()
+}
+
+/// A whole file beside its place; removed unless it gets there.
+struct Temporary {
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl Temporary {
+    fn write(
+        target: &Path,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        permissions: Option<fs::Permissions>,
+    ) -> io::Result<Temporary> {
+        let (path, file) = create_beside(target)?;
+        let temporary = Temporary {
+            path,
+            target: target.to_owned(),
+        };
+        through_buffer(&file, write)?;
         if let Some(permissions) = permissions {
             file.set_permissions(permissions)?;
         }
         file.sync_all()?;
-        drop(file);
-        fs::rename(&temporary, path)
-    })();
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&temporary);
-        return written;
+        Ok(temporary)
     }
-    sync_folder(folder_of(path));
-    Ok(())
+
+    fn rename(self) -> io::Result<()> {
+        fs::rename(&self.path, &self.target)?;
+        sync_folder(folder_of(&self.target));
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // After the rename there is nothing to remove; before it, the first error is reported.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 /// The folder a path lies in.
@@ -79,17 +184,15 @@ fn folder_of(path: &Path) -> &Path {
 /// Creates a file of a new name in the folder of `path`.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let Some(name) = path.file_name() else {
+    if path.file_name().is_none() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the path names no file",
         ));
-    };
+    }
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{count}.tmp", std::process::id()));
+        let hidden = format!(".qkv-{}-{count}.tmp", std::process::id());
         let temporary = folder_of(path).join(hidden);
         match OpenOptions::new()
             .write(true)

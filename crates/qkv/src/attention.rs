@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, Shape};
 use crate::mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
-use crate::view::{AnyView, Element, View};
+use crate::view::{AnyView, Element, View, element_count};
 
 /// The factor on q·k.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,6 +30,19 @@ impl Scale {
 /// is arithmetic: only −∞ drops a key (as [`Mask::drop`] does), a finite number never does.
 #[derive(Clone, Copy, Debug)]
 pub struct Bias<'a>(pub AnyView<'a>);
+
+impl Bias<'_> {
+    /// Whether a number in it is −∞.
+    pub(crate) fn drops_keys(&self) -> bool {
+        let [batch, heads, queries, keys] = self.0.shape();
+        (0..batch).any(|b| {
+            (0..heads).any(|h| {
+                (0..queries)
+                    .any(|i| (0..keys).any(|j| self.0.get([b, h, i, j]) == f64::NEG_INFINITY))
+            })
+        })
+    }
+}
 
 /// Attention with linear biases: adds −slope·|i + offset − j|, one slope a head.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,6 +186,9 @@ impl<'a, T: Element> Inputs<'a, T> {
         agree("past v", v.shape(), "v", own_v, 1, "heads", KV_HEADS)?;
         agree("past v", v.shape(), "v", own_v, 3, "value_dim", VALUE_DIM)?;
         agree("past k", k.shape(), "past v", v.shape(), 2, "keys", KEYS)?;
+        if k.shape()[2].checked_add(own_k[2]).is_none() {
+            return Err(too_large("past k", k.shape()));
+        }
         self.past = Some((k, v));
         Ok(self)
     }
@@ -239,7 +255,8 @@ impl<'a, T: Element> Inputs<'a, T> {
 
     /// The key and value head that a query head uses.
     pub fn kv_head(&self, head: usize) -> usize {
-        head / (self.heads() / self.kv_heads())
+        let group = self.heads().checked_div(self.kv_heads()).unwrap_or(1);
+        head / group.max(1)
     }
 
     /// Shape of the scores, `[batch, heads, queries, keys]`.
@@ -287,6 +304,7 @@ impl Attention<'_> {
     /// [`Error::CausalAlignment`].
     pub fn check<T: Element>(&self, inputs: &Inputs<'_, T>) -> Result<()> {
         self.check_values()?;
+        check_sizes(inputs)?;
         let scores = inputs.scores_shape();
         for mask in &self.masks {
             fits(
@@ -378,6 +396,34 @@ impl Attention<'_> {
     }
 }
 
+/// Views that repeat their data may have any shape: what is computed from them must still fit.
+fn check_sizes<T: Element>(inputs: &Inputs<'_, T>) -> Result<()> {
+    let [batch, heads, queries, keys] = inputs.scores_shape();
+    let (kv_heads, head_dim, value_dim) =
+        (inputs.kv_heads(), inputs.head_dim(), inputs.value_dim());
+    for (what, shape) in [
+        ("scores", [batch, heads, queries, keys]),
+        ("output", [batch, heads, queries, value_dim]),
+        ("q", [batch, heads, queries, head_dim]),
+        ("k", [batch, kv_heads, keys, head_dim]),
+        ("v", [batch, kv_heads, keys, value_dim]),
+    ] {
+        let most = isize::MAX as usize / size_of::<f64>();
+        if element_count(&shape).is_none_or(|count| count > most) {
+            return Err(too_large(what, shape));
+        }
+    }
+    Ok(())
+}
+
+fn too_large(what: &'static str, shape: [usize; 4]) -> Error {
+    Error::Option {
+        option: what,
+        value: format!("shape {}", Shape::from(shape)),
+        remedy: "it has more elements than memory can address; give shorter axes",
+    }
+}
+
 fn possible(option: &'static str, value: f64, good: bool, remedy: &'static str) -> Result<()> {
     if good {
         return Ok(());
@@ -452,13 +498,13 @@ fn fits<T: Element>(
     }
     let scores = inputs.scores_shape();
     let past = inputs.past_len();
-    let hint = if past > 0 && shape[3] == inputs.k().shape()[2] {
+    let hint = if past > 0 && shape[3] != 1 && shape[3] == inputs.k().shape()[2] {
         format!(
             "; it has a column for each of the {} new keys, but {past} cached keys come first: \
              add a column for each of them",
             shape[3]
         )
-    } else if shape[2] == scores[3] && shape[3] == scores[2] {
+    } else if shape[2] == scores[3] && shape[3] == scores[2] && shape[2] != shape[3] {
         "; it looks transposed: rows are queries, columns are keys".into()
     } else {
         String::new()

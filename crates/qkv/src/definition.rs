@@ -27,7 +27,7 @@ mod dropout;
 mod merge;
 mod visible;
 
-pub use backward::{Gradients, backward};
+pub use backward::{Gradients, RowGradient, backward, backward_by_row};
 pub use dropout::drops;
 pub use merge::merge;
 pub use visible::{Places, places};
@@ -99,6 +99,7 @@ pub fn forward<T: Element>(
     attention: &Attention<'_>,
     inputs: &Inputs<'_, T>,
 ) -> Result<Output<f64>> {
+    attention.check(inputs)?;
     let [batch, heads, queries, _] = inputs.scores_shape();
     let mut output = Tensor::filled(&[batch, heads, queries, inputs.value_dim()], 0.0);
     let mut lse = Tensor::filled(&[batch, heads, queries], 0.0);
@@ -129,6 +130,9 @@ pub fn for_each_row<T: Element>(
     let visibility = Visibility::new(attention, inputs);
     let [batch, heads, queries, _] = inputs.scores_shape();
     let mut empty = Vec::new();
+    if queries == 0 {
+        return Ok(empty); // without walking through any number of batch entries and heads
+    }
     for b in 0..batch {
         for h in 0..heads {
             for i in 0..queries {
@@ -181,7 +185,8 @@ fn row<T: Element>(
                 s += bias.get([b, h, i, j]);
             }
             if let Some(alibi) = &attention.alibi {
-                s -= alibi.slopes[h] * (position - j as i64).unsigned_abs() as f64;
+                let distance = (i128::from(position) - j as i128).unsigned_abs();
+                s -= alibi.slopes[h] * distance as f64;
             }
             s
         })
@@ -238,7 +243,10 @@ fn row<T: Element>(
         Some(Sinks(sinks)) => keys_sum + (sinks[h] - max).exp(),
         None => keys_sum,
     };
-    let weights: Vec<f64> = exp.iter().map(|e| e / sum).collect();
+    // Not exp / sum where a key is dropped: the sum may be NaN, and the weight is 0 even so.
+    let weights: Vec<f64> = (0..keys)
+        .map(|j| if kept[j] { exp[j] / sum } else { 0.0 })
+        .collect();
     let dropped: Vec<f64> = (0..keys)
         .map(|j| weights[j] * dropout_factor(attention, b, h, position, j))
         .collect();

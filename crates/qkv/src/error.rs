@@ -33,14 +33,29 @@ impl fmt::Debug for Shape {
     }
 }
 
+/// `1 key`, `2 keys`.
+fn many(count: usize, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
+}
+
+/// `1 axis`, `2 axes`.
+fn axes(count: usize) -> String {
+    if count == 1 {
+        "1 axis".to_owned()
+    } else {
+        format!("{count} axes")
+    }
+}
+
 /// Why a call was refused. Every message names the argument, the shapes and what to change.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The shape asks for another number of elements than the data holds.
     #[error(
-        "{argument}: shape {shape} needs {needed} elements, but the data holds {found}; \
-         give the shape that the data has"
+        "{argument}: shape {shape} needs {needed} element{}, but the data holds {found}; \
+         give the shape that the data has", if needed == "1" { "" } else { "s" }
     )]
     Count {
         /// Which argument.
@@ -55,7 +70,8 @@ pub enum Error {
     /// A strided view reaches outside its data.
     #[error(
         "{argument}: a view of shape {shape} with strides {strides:?} from element {offset} \
-         reaches element {reach}, but the data holds {found} elements"
+         reaches element {reach}, but the data holds {}; give an offset and strides, \
+         in elements, that stay inside", many(*found, "element")
     )]
     OutOfBounds {
         /// Which argument.
@@ -66,8 +82,8 @@ pub enum Error {
         strides: Vec<isize>,
         /// Where the view starts, in elements.
         offset: usize,
-        /// The first element out of bounds that the view would touch.
-        reach: i128,
+        /// The element farthest out of bounds that the view would touch.
+        reach: i64,
         /// Elements in the data.
         found: usize,
     },
@@ -85,7 +101,7 @@ pub enum Error {
         strides: Vec<isize>,
     },
     /// An argument has a number of axes that it may not have.
-    #[error("{argument}: shape {shape} has {} axes; {expected}", shape.0.len())]
+    #[error("{argument}: shape {shape} has {}; {expected}", axes(shape.0.len()))]
     Rank {
         /// Which argument.
         argument: &'static str,
@@ -119,8 +135,9 @@ pub enum Error {
     },
     /// Query heads cannot be shared out evenly over key and value heads.
     #[error(
-        "{heads} query heads cannot be shared out over {kv_heads} key and value heads \
-         (q has shape {q}, k has shape {k}); the first must be a multiple of the second"
+        "{} cannot be shared out over {} (q has shape {q}, k has shape {k}); the first must be a \
+         multiple of the second",
+        many(*heads, "query head"), many(*kv_heads, "key and value head")
     )]
     Groups {
         /// Query heads.
@@ -148,7 +165,7 @@ pub enum Error {
         hint: String,
     },
     /// A list has another length than the axis it belongs to.
-    #[error("{argument}: {found} values given, but {expected} needed: {meaning}")]
+    #[error("{argument}: {} given, but {expected} needed: {meaning}", many(*found, "value"))]
     ListLength {
         /// Which argument.
         argument: &'static str,
@@ -171,9 +188,11 @@ pub enum Error {
     },
     /// `causal` without an alignment, but the numbers of queries and keys differ.
     #[error(
-        "causal: {queries} queries against {keys} keys{place} have two causal masks; name one: \
+        "causal: for {} against {}{place} there are two causal masks; name one: \
          top-left (query i sees keys 0 to i), bottom-right (the last query sees the last key; \
-         right when earlier keys are cached), or an offset N (query i sees keys 0 to i + N)"
+         right when earlier keys are cached), or an offset N (query i sees keys 0 to i + N)",
+        if *queries == 1 { "1 query".to_owned() } else { format!("{queries} queries") },
+        many(*keys, "key")
     )]
     CausalAlignment {
         /// Number of queries.
@@ -185,8 +204,9 @@ pub enum Error {
     },
     /// Rows without a key where the caller asked for an error.
     #[error(
-        "{} of {rows} rows keep no key, the first is [batch, head, query] = {first:?}; \
-         loosen the mask or allow empty rows (they give a zero row)", empty.len()
+        "{} of {} no key, the first is [batch, head, query] = {first:?}; \
+         loosen the mask or allow empty rows (they give a zero row)", empty.len(),
+        if *rows == 1 { "1 row keeps".to_owned() } else { format!("{rows} rows keep") }
     )]
     EmptyRows {
         /// Rows in all.

@@ -8,9 +8,17 @@
 //! O_h = attention(Q_h, K_h, V_h)
 //! Y = concat(O_0, …, O_{H−1})·W_O + b_O
 //! output = X + Y                                                  if there is a residual
+//!
+//! X has its sinusoidal positions added first, if there are any, also in the residual.
 //! ```
 //!
 //! Plain `f64` loops, as in [`definition`].
+
+mod backward;
+mod difference;
+
+pub use backward::GradientSteps;
+pub use difference::FiniteDifference;
 
 use crate::attention::{Attention, Inputs};
 use crate::definition::{self, Places};
@@ -135,6 +143,13 @@ impl RmsNorm {
                 meaning: "one gain for each column of a head",
             });
         }
+        if !(self.eps.is_finite() && self.eps >= 0.0) {
+            return Err(Error::Option {
+                option: argument,
+                value: format!("eps {}", self.eps),
+                remedy: "give a finite number of at least 0; most models use 1e-6",
+            });
+        }
         let mut y = x.clone();
         for b in 0..batch {
             for h in 0..heads {
@@ -230,7 +245,7 @@ impl Block<'_> {
             steps.push(StepName::KNormed, whole_k(&new_k)?);
         }
         if let Some(rotary) = &self.rotary {
-            let places = self.places(inputs, same_tokens)?;
+            let places = self.places(inputs, inputs.past_len(), same_tokens)?;
             q = rotary.apply(q.view()?, &Positions::Each(&places.queries))?;
             new_k = rotary.apply(new_k.view()?, &Positions::Each(&places.keys))?;
             steps.push(StepName::QRotated, q.clone());
@@ -264,7 +279,12 @@ impl Block<'_> {
 
     /// Where queries and new keys stand. In self-attention (`same_tokens`) a query stands where its
     /// own key does; elsewhere the alignment says it.
-    fn places<T: Element>(&self, inputs: &Inputs<'_, T>, same_tokens: bool) -> Result<Places> {
+    fn places<T: Element>(
+        &self,
+        inputs: &Inputs<'_, T>,
+        past_len: usize,
+        same_tokens: bool,
+    ) -> Result<Places> {
         let start = match &self.place {
             Place::Given(places) => {
                 return Ok(Places {
@@ -276,7 +296,6 @@ impl Block<'_> {
         };
         let shift = |at: &[i64]| at.iter().map(|p| p.saturating_add(*start)).collect();
         let places = definition::places(&self.attention, inputs)?;
-        let past_len = inputs.past_len();
         let keys: Vec<Vec<i64>> = places
             .keys
             .iter()
@@ -309,7 +328,7 @@ pub struct Layer<'a> {
     pub sinusoidal: Option<usize>,
     /// Everything from heads to the output projection.
     pub block: Block<'a>,
-    /// Adds x to the result.
+    /// Adds x to the result, with its sinusoidal positions if there are any.
     pub residual: bool,
 }
 
@@ -328,7 +347,10 @@ impl Layer<'_> {
         past: Option<(&Tensor<f64>, &Tensor<f64>)>,
     ) -> Result<Steps> {
         let mut steps = Steps::default();
-        let past_len = past.map_or(0, |(k, _)| k.shape().get(2).copied().unwrap_or(0));
+        let past_len = match past {
+            Some((k, _)) => k.view()?.shape()[2],
+            None => 0,
+        };
         let mut positioned = |x: &Tensor<f64>, start, name, argument| -> Result<_> {
             let x = match self.sinusoidal {
                 Some(_) => add_sinusoidal(x, start, argument)?,
@@ -337,7 +359,7 @@ impl Layer<'_> {
             steps.push(name, x.clone());
             Ok(x)
         };
-        let first = self.sinusoidal.unwrap_or(0) + past_len;
+        let first = self.sinusoidal.unwrap_or(0).saturating_add(past_len);
         let x_in = positioned(x, first, StepName::XPositioned, "x")?;
         let (context_in, context_name) = match context {
             Some(context) => {
@@ -364,7 +386,7 @@ impl Layer<'_> {
         self.block
             .push_steps(&inputs, context.is_none(), &mut steps)?;
         if self.residual {
-            self.push_residual(x, &mut steps)?;
+            self.push_residual(&x_in, &mut steps)?;
         }
         Ok(steps)
     }

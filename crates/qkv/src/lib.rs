@@ -27,8 +27,17 @@ pub use kernel::{
     Float, Isa, Options, Part, Rows, bound, fma_burst, forward, forward_into, forward_with, merge,
     scores, weights,
 };
-pub use layer::{Block, Layer, Linear, Place, RmsNorm};
+pub use layer::{Block, FiniteDifference, GradientSteps, Layer, Linear, Place, RmsNorm};
 pub use mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
-pub use steps::{StepName, Steps, steps};
+pub use steps::{GradientName, StepName, Steps, steps};
 pub use view::{AnyView, DType, Element, Tensor, View};
 pub use view_mut::ViewMut;
+
+/// The examples of the READMEs are tests.
+#[cfg(doctest)]
+mod readme {
+    #[doc = include_str!("../../../README.md")]
+    struct English;
+    #[doc = include_str!("../../../README.zh-CN.md")]
+    struct Chinese;
+}

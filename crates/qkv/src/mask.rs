@@ -44,8 +44,8 @@ impl<'a> Mask<'a> {
 
 /// A causal mask: query i keeps key j if j ≤ i + offset.
 ///
-/// With as many keys as queries all alignments are the same. Otherwise they differ and the
-/// caller names one.
+/// With as many keys as queries, and no key lengths, all alignments are the same. Otherwise they
+/// differ and the caller names one; [`Causal::Square`] stays at offset 0 beside key lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Causal {
     /// Offset 0; an error unless there are as many keys as queries.

@@ -1,35 +1,43 @@
 //! Every intermediate of attention by name.
 
-use crate::attention::{Attention, Inputs};
+use crate::attention::{Attention, Bias, Inputs};
 use crate::definition::{self, Row};
 use crate::error::Result;
 use crate::view::{Element, Tensor};
 use std::fmt;
 
-macro_rules! step_names {
-    ($($variant:ident $name:literal $doc:literal)*) => {
-        /// The name of a step, in the order in which they are worked out.
+macro_rules! names {
+    ($(#[$about:meta])* $type:ident: $($variant:ident $name:literal $doc:literal)*) => {
+        $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
-        pub enum StepName {
+        pub enum $type {
             $(#[doc = $doc] $variant,)*
         }
 
-        impl StepName {
+        impl $type {
             /// All of them, in order.
-            pub const ALL: &[StepName] = &[$(StepName::$variant),*];
+            pub const ALL: &[$type] = &[$($type::$variant),*];
 
             /// The name in files and JSON.
             pub fn as_str(self) -> &'static str {
                 match self {
-                    $(StepName::$variant => $name,)*
+                    $($type::$variant => $name,)*
                 }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
             }
         }
     };
 }
 
-step_names! {
+names! {
+    /// The name of a step, in the order in which they are worked out.
+    StepName:
     XPositioned "x_positioned" "x with sinusoidal positions added, `[B, L_q, D]`."
     ContextPositioned "context_positioned" "The context with sinusoidal positions added, `[B, L, D]`."
     Q "q" "Queries, `[B, H, L_q, d_k]`."
@@ -56,20 +64,60 @@ step_names! {
     Residual "residual" "x + projected, `[B, L_q, D]`."
 }
 
-impl fmt::Display for StepName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+names! {
+    /// The name of a gradient, in the order in which they are worked out: `grad_` and the name of
+    /// what it is the gradient of. Each has the shape of that.
+    GradientName:
+    GradResidual "grad_residual" "What the caller gave, for the layer's output with its residual."
+    GradProjected "grad_projected" "Of the output projection's result, `[B, L_q, D]`."
+    GradWo "grad_wo" "Of W_O: concatenatedᵀ·grad_projected."
+    GradBo "grad_bo" "Of W_O's bias: grad_projected summed over batch and queries."
+    GradConcatenated "grad_concatenated" "grad_projected·W_Oᵀ, `[B, L_q, H·d_v]`."
+    GradOutput "grad_output" "Of each head's output, `[B, H, L_q, d_v]`."
+    GradV "grad_v" "Σ dropped·grad_output over the queries and heads that use a value."
+    GradDropped "grad_dropped" "grad_output·v, `[B, H, L_q, L_k]`; 0 where dropped by a mask."
+    GradWeights "grad_weights" "grad_dropped times the dropout factor (dP)."
+    Delta "delta" "Σ weights·grad_weights of each row, `[B, H, L_q]`."
+    GradMasked "grad_masked" "weights·(grad_weights − delta), the gradient through softmax (dS)."
+    GradSinks "grad_sinks" "−Σ (the sink's weight)·delta over the rows of a head, `[H]`."
+    GradBias "grad_bias" "grad_masked summed over the axes that the bias repeats."
+    GradScaled "grad_scaled" "grad_masked·(1 − tanh²(scaled/softcap))."
+    GradScores "grad_scores" "scale·grad_scaled."
+    GradQRotated "grad_q_rotated" "Σ grad_scores·k, of rotated queries."
+    GradKRotated "grad_k_rotated" "Σ grad_scores·q, of rotated keys, the cached ones first."
+    GradQNormed "grad_q_normed" "Of normed queries."
+    GradKNormed "grad_k_normed" "Of normed keys, the cached ones first."
+    GradQNorm "grad_q_norm" "Of the gain of the queries' norm, `[d_k]`."
+    GradKNorm "grad_k_norm" "Of the gain of the keys' norm, `[d_k]`."
+    GradQ "grad_q" "Of the queries, `[B, H, L_q, d_k]`."
+    GradK "grad_k" "Of the keys, the cached ones first (through their cached form)."
+    GradWq "grad_wq" "Of W_Q: xᵀ·grad_q, heads side by side."
+    GradBq "grad_bq" "Of W_Q's bias."
+    GradWk "grad_wk" "Of W_K."
+    GradBk "grad_bk" "Of W_K's bias."
+    GradWv "grad_wv" "Of W_V."
+    GradBv "grad_bv" "Of W_V's bias."
+    GradX "grad_x" "Of x, `[B, L_q, D]`."
+    GradContext "grad_context" "Of the context."
 }
 
-/// The intermediates of one run, in order. A step that is not in force is absent.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Steps {
-    steps: Vec<(StepName, Tensor<f64>)>,
+/// Intermediates by name, in order. A step that is not in force is absent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steps<Name = StepName> {
+    steps: Vec<(Name, Tensor<f64>)>,
     empty_rows: Vec<[usize; 3]>,
 }
 
-impl Steps {
+impl<Name> Default for Steps<Name> {
+    fn default() -> Self {
+        Steps {
+            steps: Vec::new(),
+            empty_rows: Vec::new(),
+        }
+    }
+}
+
+impl<Name: Copy + PartialOrd> Steps<Name> {
     /// The numbers of a step, if it is in force.
     ///
     /// ```
@@ -86,15 +134,14 @@ impl Steps {
     /// assert!(steps.get(StepName::Capped).is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn get(&self, name: StepName) -> Option<&Tensor<f64>> {
-        self.steps
-            .iter()
+    pub fn get(&self, name: Name) -> Option<&Tensor<f64>> {
+        self.iter()
             .find(|(step, _)| *step == name)
             .map(|(_, tensor)| tensor)
     }
 
     /// All steps in order.
-    pub fn iter(&self) -> impl Iterator<Item = (StepName, &Tensor<f64>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Name, &Tensor<f64>)> {
         self.steps.iter().map(|(name, tensor)| (*name, tensor))
     }
 
@@ -103,9 +150,24 @@ impl Steps {
         &self.empty_rows
     }
 
-    pub(crate) fn push(&mut self, name: StepName, tensor: Tensor<f64>) {
+    pub(crate) fn push(&mut self, name: Name, tensor: Tensor<f64>) {
         debug_assert!(self.steps.last().is_none_or(|(last, _)| *last < name));
         self.steps.push((name, tensor));
+    }
+}
+
+impl Steps {
+    /// What the run ends with: the residual, or what is projected, concatenated, or put out by
+    /// each head.
+    pub fn result(&self) -> Option<(StepName, &Tensor<f64>)> {
+        let ends = [
+            StepName::Residual,
+            StepName::Projected,
+            StepName::Concatenated,
+            StepName::Output,
+        ];
+        ends.into_iter()
+            .find_map(|name| self.get(name).map(|step| (name, step)))
     }
 }
 
@@ -178,7 +240,8 @@ pub(crate) fn push_rows<T: Element>(
         || attention.causal.is_some()
         || attention.window.is_some()
         || attention.lengths.is_some()
-        || attention.documents.is_some();
+        || attention.documents.is_some()
+        || attention.bias.as_ref().is_some_and(Bias::drops_keys);
     let biases_in_force = attention.bias.is_some() || attention.alibi.is_some();
     let parts: [(StepName, bool, Part); 11] = [
         (StepName::Scores, true, |row| &row.scores),

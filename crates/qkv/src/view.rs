@@ -44,10 +44,26 @@ macro_rules! element {
         }
     };
 }
-element!(f16, F16, f16::to_f64, f16::from_f64);
-element!(bf16, Bf16, bf16::to_f64, bf16::from_f64);
+element!(f16, F16, f16::to_f64, |v| f16::from_f32(to_odd(v)));
+element!(bf16, Bf16, bf16::to_f64, |v| bf16::from_f32(to_odd(v)));
 element!(f32, F32, f64::from, |v| v as f32);
 element!(f64, F64, |v| v, |v| v);
+
+/// The value in `f32`; of the two neighbours where it is neither, the one with an odd last bit.
+/// Rounding that to a narrower type gives the nearest value: to the nearest `f32` first would
+/// round twice, as would `f16::from_f64` itself.
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let back = f64::from(nearest);
+    let bits = nearest.to_bits();
+    if back == value || value.is_nan() || bits & 1 == 1 {
+        nearest
+    } else if back.abs() < value.abs() {
+        f32::from_bits(bits + 1)
+    } else {
+        f32::from_bits(bits - 1)
+    }
+}
 
 /// A read-only view of four axes, `[batch, heads, length, head_dim]`, into data that may be
 /// strided: transposed, sliced, reversed (negative strides) or repeated (stride 0).
@@ -138,7 +154,8 @@ impl<'a, T: Copy> View<'a, T> {
                     shape: shape.into(),
                     strides: strides.to_vec(),
                     offset,
-                    reach: if low < 0 { low } else { high },
+                    reach: if low < 0 { low } else { high }.clamp(i64::MIN.into(), i64::MAX.into())
+                        as i64,
                     found: data.len(),
                 });
             }
@@ -192,6 +209,33 @@ impl<'a, T: Copy> View<'a, T> {
     pub fn swap_axes(mut self, a: usize, b: usize) -> Self {
         self.shape.swap(a, b);
         self.strides.swap(a, b);
+        self
+    }
+
+    /// Of one axis only the elements `start..start + len`.
+    ///
+    /// ```
+    /// let view = qkv::View::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?;
+    /// let last = view.narrow(2, 2, 1);
+    /// assert_eq!((last.shape(), last.get([0, 0, 0, 1])), ([1, 1, 1, 2], 6.0));
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the axis has fewer elements.
+    #[must_use]
+    pub fn narrow(mut self, axis: usize, start: usize, len: usize) -> Self {
+        let end = start.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.shape[axis]),
+            "{len} elements from {start} of axis {axis} of shape {:?}",
+            self.shape
+        );
+        self.shape[axis] = len;
+        if !self.shape.contains(&0) {
+            let offset = self.offset as isize + start as isize * self.strides[axis];
+            self.offset = offset as usize;
+        }
         self
     }
 
@@ -251,6 +295,20 @@ impl<'a> AnyView<'a> {
         each!(self, view => view.get(index).to_f64())
     }
 
+    /// As [`View::narrow`].
+    ///
+    /// # Panics
+    /// If the axis has fewer elements.
+    #[must_use]
+    pub fn narrow(self, axis: usize, start: usize, len: usize) -> Self {
+        match self {
+            AnyView::F16(view) => AnyView::F16(view.narrow(axis, start, len)),
+            AnyView::Bf16(view) => AnyView::Bf16(view.narrow(axis, start, len)),
+            AnyView::F32(view) => AnyView::F32(view.narrow(axis, start, len)),
+            AnyView::F64(view) => AnyView::F64(view.narrow(axis, start, len)),
+        }
+    }
+
     /// As [`View::broadcast`].
     #[must_use]
     pub fn broadcast(self, shape: [usize; 4]) -> Option<Self> {
@@ -306,7 +364,7 @@ impl<T: Copy> Tensor<T> {
     pub(crate) fn filled(shape: &[usize], value: T) -> Self {
         Tensor {
             shape: shape.to_vec(),
-            data: vec![value; shape.iter().product()],
+            data: vec![value; element_count(shape).unwrap_or(usize::MAX)],
         }
     }
 
@@ -389,7 +447,7 @@ impl<T: Copy> Tensor<T> {
 }
 
 /// Product of the sizes, `None` where it does not fit.
-fn element_count(shape: &[usize]) -> Option<usize> {
+pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
     if shape.contains(&0) {
         return Some(0);
     }

@@ -1,7 +1,5 @@
 //! Positions: known faults with their right values, identities, and every refusal.
 
-#![allow(clippy::result_large_err)] // tests return qkv::Result as it is
-
 use proptest::prelude::*;
 use qkv::position::{Pairing, Positions, Rotary, Scaling, from_padding, sinusoidal, slopes};
 use qkv::{Alibi, Attention, Causal, Error, Inputs, Mask, Result, Tensor, View, definition};
@@ -123,7 +121,7 @@ fn b054_angles_are_computed_in_f64() -> Result<()> {
     let mut x = [half::f16::ZERO; 32];
     x[1] = half::f16::ONE;
     let rotated = HALVES.apply(View::new(&x, &[1, 32])?, &Positions::From(1857))?;
-    // cos 1044.267841; the nearest f16 of the angle is 1045 and gives −.408165
+    // cos 1044.267841; in f16 the product 1857·0.5625 is 1045 and gives −.408165
     assert_near(&[rotated.at(&[0, 0, 0, 1])], &[0.306693], 5e-7);
     assert_near(&[rotated.at(&[0, 0, 0, 17])], &[0.951809], 5e-7);
     Ok(())
@@ -589,7 +587,8 @@ fn wrong_numbers_of_positions_are_refused() -> Result<()> {
         assert_eq!(
             error.map(|error| error.to_string()),
             Some(format!(
-                "positions: {found} values given, but {expected} needed: {meaning}"
+                "positions: {found} value{} given, but {expected} needed: {meaning}",
+                if found == 1 { "" } else { "s" }
             ))
         );
     }

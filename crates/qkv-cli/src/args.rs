@@ -1,0 +1,108 @@
+//! The words of the command line, one place for all commands.
+
+mod backward;
+mod exercise;
+mod help;
+mod inputs;
+mod layer;
+mod masks;
+mod more;
+mod output;
+mod values;
+
+pub use backward::BackwardArgs;
+pub use exercise::{ExerciseArgs, Problem};
+pub use inputs::{InputArgs, Layout};
+pub use layer::LayerArgs;
+pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
+pub use more::MoreArgs;
+pub use output::{Color, Format, Language, OutputArgs};
+pub use values::{Init, Lengths, Tokens};
+
+use clap::{Args, Parser, Subcommand};
+
+/// Attention from queries, keys and values, with every step to see.
+#[derive(Debug, Parser)]
+#[command(
+    name = "qkv",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = help::SHORT,
+    after_long_help = help::MAIN,
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show the whole worked calculation of one attention
+    ///
+    /// Every number from the queries, keys and values (or the tokens and weights that make them)
+    /// to the output, each step with its formula, its shape and what it means. Without arrays the
+    /// built-in example of two tokens is worked: Q = K = [[1,0],[0,1]], V = [[2,0],[0,4]].
+    #[command(after_long_help = help::EXPLAIN, after_help = help::EXPLAIN_SHORT)]
+    Explain(Box<ExplainArgs>),
+    /// Print completions for a shell
+    ///
+    /// For example: qkv completions bash > ~/.local/share/bash-completion/completions/qkv
+    Completions {
+        /// The shell
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, in roff
+    ///
+    /// For example: qkv man explain | man -l -
+    Man {
+        /// The command whose page to print; that of qkv itself if left out
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
+    },
+}
+
+/// What `qkv explain` takes.
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// Arrays.
+    #[command(flatten)]
+    pub inputs: InputArgs,
+    /// Projections.
+    #[command(flatten)]
+    pub layer: LayerArgs,
+    /// Options of attention.
+    #[command(flatten)]
+    pub attention: AttentionArgs,
+    /// Positions.
+    #[command(flatten)]
+    pub position: PositionArgs,
+    /// The gradient.
+    #[command(flatten)]
+    pub gradient: BackwardArgs,
+    /// What else to show.
+    #[command(flatten)]
+    pub more: MoreArgs,
+    /// Sheet and key.
+    #[command(flatten)]
+    pub exercise: ExerciseArgs,
+    /// Format, language, look.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Query to work out in full, from 0; a list or repeated gives several
+    ///
+    /// Left out: all of a small input, one of a large one. JSON and safetensors always hold
+    /// every row.
+    #[arg(
+        long,
+        value_name = "I",
+        value_parser = values::whole, allow_negative_numbers = true,
+        value_delimiter = ',',
+        help_heading = "Output"
+    )]
+    pub row: Vec<usize>,
+}

@@ -1,0 +1,65 @@
+//! What the help says after the options. Every example runs as it stands (a test runs them, in
+//! this order and in one folder).
+
+/// After `qkv -h`.
+pub const SHORT: &str = "qkv explain shows the built-in example; qkv --help says more.";
+
+/// After `qkv --help`.
+pub const MAIN: &str = "\
+Examples:
+  The worked calculation of two tokens:
+    $ qkv explain
+  Your own queries, keys and values:
+    $ qkv explain --q \"1 0; 0 1\" --k \"1 1; 0 1\" --v \"2 0; 0 4\" --causal
+  All options and more examples:
+    $ qkv explain --help
+
+Exit status: 0, or 2 after an error, which standard error explains.";
+
+/// After `qkv explain -h`.
+pub const EXPLAIN_SHORT: &str =
+    "ARRAY is a literal (\"1 0; 0 1\"), a file (a.npy, a.npz:name, …) or -; --help says more.";
+
+/// After `qkv explain --help`.
+pub const EXPLAIN: &str = "\
+Examples:
+  The built-in example, and the same in Chinese with six decimals:
+    $ qkv explain
+    $ qkv explain --lang zh --digits 6
+  Literals; two queries against three keys, where a causal mask needs its alignment:
+    $ qkv explain --q \"1 0; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1; 10; 100\" --causal bottom-right
+  From tokens, with weights drawn from a seed:
+    $ qkv explain --x \"1 0.5 -0.2 0.1; 0.3 -0.4 0.8 1.2\" --init normal:0.02 --seed 7 --dk 4 --dv 4
+  Four query heads that share two key and value heads, rotary positions, residual:
+    $ qkv explain --x \"1 0 0 1 2 0 1 0; 0 1 0 0 0 1 0 2\" --init xavier --heads 4 --kv-heads 2 \\
+        --position rotary --residual --row 1
+  A window of the own key and two before it, and two packed documents:
+    $ qkv explain --q \"0;0;0;0;0\" --k \"0;0;0;0;0\" --v \"1;2;3;4;5\" --causal --window 2,0 \\
+        --documents 2,3
+  For a class: in Markdown, as a page for a browser, a phone or a printer, and in LaTeX:
+    $ qkv explain --causal -o attention.md
+    $ qkv explain --causal -o attention.html
+    $ qkv explain --causal -o attention.tex
+  What common mistakes would have given, beside the right numbers:
+    $ qkv explain --q \"1 0; 2 1; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1 0; 0 2; 3 1\" --causal \\
+        --contrast
+  Tokens with names: what each sees, and what it is trained to predict:
+    $ qkv explain --x \"1 0; 0 1; 1 1\" --init xavier --causal --tokens \"the cat sat\" --next-token
+    $ qkv explain --tokens '[\"New York\", \"?\"]'
+  Another order of the tokens, which a causal mask does not forgive:
+    $ qkv explain --q \"1 0; 2 1; 0 1\" --k \"1 0; 0 1; 1 1\" --v \"1 0; 0 2; 3 1\" --permute 2,0,1
+    $ qkv explain --permute 1,0 --causal
+  A step of decoding, from tokens or with a cache of your own:
+    $ qkv explain --x \"1 0; 0 1; 1 1; 2 0\" --init xavier --causal --decode
+    $ qkv explain --q \"1 1\" --past-k \"1 0; 0 1\" --past-v \"2 0; 0 4\" --k \"1 1\" --v \"6 6\"
+  An exercise of drawn numbers; the key is sheet.key.md:
+    $ qkv explain --exercise random --seed 7 -o sheet.md
+  Every step into a file, and arrays out of one:
+    $ qkv explain -o steps.safetensors
+    $ qkv explain --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v
+  The gradient of the first output number, back to Q, K and V:
+    $ qkv explain --backward --grad-output \"1 0; 0 0\"
+  For programs, and from standard input:
+    $ echo \"1 0; 0 1\" | qkv explain --q - --k \"1 0; 0 1\" --v \"2 0; 0 4\" --json
+
+Exit status: 0, or 2 after an error, which standard error explains.";

@@ -1,0 +1,377 @@
+//! Everything that can end a command, each with the argument it is about.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::io;
+
+/// Result of everything in this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a command ended. Messages start with the argument and end with what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An array could not be read, or a file not be written.
+    #[error("{argument}: {source}")]
+    Io {
+        /// The option.
+        argument: &'static str,
+        /// What happened.
+        source: Box<qkv_io::Error>,
+    },
+    /// The engine refused.
+    #[error("{argument}: {}{}", without_name(.source), axes_note(.source))]
+    Engine {
+        /// The option that its message is about.
+        argument: &'static str,
+        /// What it said.
+        source: Box<qkv::Error>,
+    },
+    /// An array of a number of axes that it may not have.
+    #[error("{argument}: shape {shape:?} has {}; {remedy}", axes(.shape.len()))]
+    Axes {
+        /// The option.
+        argument: &'static str,
+        /// The array's shape.
+        shape: Vec<usize>,
+        /// What is expected.
+        remedy: String,
+    },
+    /// An array whose shape does not fit another's.
+    #[error("{argument}: shape {shape:?} does not fit {other}, {other_shape:?}: {remedy}")]
+    Shapes {
+        /// The option.
+        argument: &'static str,
+        /// The array's shape.
+        shape: Vec<usize>,
+        /// What it has to fit.
+        other: String,
+        /// The shape of that.
+        other_shape: Vec<usize>,
+        /// What to do.
+        remedy: String,
+    },
+    /// Two options that exclude each other.
+    #[error("{argument}: cannot be used with {other}; {remedy}")]
+    Conflict {
+        /// The option.
+        argument: &'static str,
+        /// The other.
+        other: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// An option that needs another.
+    #[error("{argument}: missing; {remedy}")]
+    Missing {
+        /// What is missing.
+        argument: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// An option that means nothing without another.
+    #[error("{argument}: has no meaning without {needed}; {remedy}")]
+    Alone {
+        /// The option.
+        argument: &'static str,
+        /// What it needs.
+        needed: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A value that an option cannot have here.
+    #[error("{argument}: {value} is not possible; {remedy}")]
+    Value {
+        /// The option.
+        argument: &'static str,
+        /// The value.
+        value: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// More memory than is taken without asking.
+    #[error("{what} need about {gib:.1} GiB, more than the {limit} GiB that are taken; {remedy}")]
+    Memory {
+        /// What needs it, with its shape.
+        what: String,
+        /// How much it needs.
+        gib: f64,
+        /// What is allowed.
+        limit: u32,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A problem that makes no exercise.
+    #[error("--exercise: {0}")]
+    NoExercise(#[from] qkv_report::NoExercise),
+    /// The words of the command line make no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// No command at all: the help.
+    #[error("{0}")]
+    NoCommand(String),
+    /// Standard output went away or is full.
+    #[error("could not write to standard output: {0}")]
+    Stdout(#[from] io::Error),
+}
+
+impl Error {
+    /// Whether the reader of a pipe has simply seen enough.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Error::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// From the engine, with the option that the message is about.
+    pub fn engine(names: Names) -> impl Fn(qkv::Error) -> Error {
+        move |source| {
+            let argument = names.argument(&source);
+            Error::Engine {
+                argument,
+                source: Box::new(source),
+            }
+        }
+    }
+
+    /// From reading or writing for this option.
+    pub fn io(argument: &'static str) -> impl Fn(qkv_io::Error) -> Error {
+        move |source| Error::Io {
+            argument,
+            source: Box::new(source),
+        }
+    }
+
+    /// From the engine, about this option.
+    pub fn about(argument: &'static str) -> impl Fn(qkv::Error) -> Error {
+        move |source| Error::Engine {
+            argument,
+            source: Box::new(source),
+        }
+    }
+}
+
+/// Which options q, k and v stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// --q, --k, --v.
+    Given,
+    /// --wq, --wk, --wv make them from --x.
+    Projected,
+}
+
+impl Names {
+    /// The option that an error of the engine is about.
+    fn argument(self, error: &qkv::Error) -> &'static str {
+        use qkv::Error as E;
+        match error {
+            E::Mismatch { left, right, .. } => match (*left, *right) {
+                ("x", "the attention's output") => "--residual",
+                // The past is what was added to arrays that are there.
+                (past @ ("past k" | "past v"), _) => self.option(past),
+                (_, right) => self.option(right),
+            },
+            E::Groups { .. } if self == Names::Given => "--k",
+            E::Groups { .. } => "--kv-heads",
+            E::CausalAlignment { .. } => "--causal",
+            E::EmptyRows { .. } => "--empty-rows",
+            E::Count { argument, .. }
+            | E::OutOfBounds { argument, .. }
+            | E::Rank { argument, .. }
+            | E::Broadcast { argument, .. }
+            | E::ListLength { argument, .. } => self.option(argument),
+            E::Option { option, .. } => self.option(option),
+            _ => "attention",
+        }
+    }
+
+    /// The option of an argument of the engine.
+    fn option(self, argument: &str) -> &'static str {
+        let given = self == Names::Given;
+        match argument {
+            "q" | "head_dim" => {
+                if given {
+                    "--q"
+                } else {
+                    "--wq"
+                }
+            }
+            "k" => {
+                if given {
+                    "--k"
+                } else {
+                    "--wk"
+                }
+            }
+            "v" => {
+                if given {
+                    "--v"
+                } else {
+                    "--wv"
+                }
+            }
+            "W_Q" => "--wq",
+            "W_K" => "--wk",
+            "W_V" => "--wv",
+            "W_O" => "--wo",
+            "x" => "--x",
+            "context" => "--context",
+            "past k" => "--past-k",
+            "past v" => "--past-v",
+            "q_norm" => "--q-norm",
+            "k_norm" => "--k-norm",
+            "keep" => "--keep",
+            "drop" => "--drop",
+            "bias" => "--bias",
+            "alibi" => "--alibi",
+            "sinks" => "--sinks",
+            "scale" => "--scale",
+            "softcap" => "--softcap",
+            "dropout" => "--dropout",
+            "lengths" => "--kv-lengths",
+            "documents" => "--documents",
+            "heads" => "--heads",
+            "residual" => "--residual",
+            "rotary dim" => "--rotary-dim",
+            "rotary base" => "--rotary-base",
+            "rotary scaling" => "--rotary-scaling",
+            "positions" => "--position-offset",
+            _ => "attention",
+        }
+    }
+}
+
+/// The engine's message without the argument it starts with, since the option says that already.
+fn without_name(error: &qkv::Error) -> String {
+    use qkv::Error as E;
+    let text = error.to_string();
+    let name = match error {
+        E::Count { argument, .. }
+        | E::OutOfBounds { argument, .. }
+        | E::Rank { argument, .. }
+        | E::Broadcast { argument, .. }
+        | E::ListLength { argument, .. } => argument,
+        E::Option { option, .. } if *option != "head_dim" => option,
+        E::CausalAlignment { .. } => "causal",
+        _ => return text,
+    };
+    match text
+        .strip_prefix(name)
+        .and_then(|text| text.strip_prefix(": "))
+    {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    }
+}
+
+/// What the shapes of q, k and v in a message are: arrays of fewer axes have leading ones there.
+fn axes_note(error: &qkv::Error) -> &'static str {
+    match error {
+        qkv::Error::Mismatch {
+            left_shape,
+            right_shape,
+            ..
+        } if left_shape.0.len() == 4 && right_shape.0.len() == 4 => {
+            " (shapes are [batch, heads, length, width])"
+        }
+        _ => "",
+    }
+}
+
+fn axes(count: usize) -> String {
+    if count == 1 {
+        "1 axis".into()
+    } else {
+        format!("{count} axes")
+    }
+}
+
+/// What clap found wrong, in the form of all other messages. Requests for help and version are
+/// not errors and do not come here.
+pub fn usage(error: &clap::Error) -> Error {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(list)) => Some(list.join(", ")),
+        _ => None,
+    };
+    let argument = text(ContextKind::InvalidArg).map(|words| {
+        // `--window <BACK,FORWARD>`: the name is enough.
+        words
+            .split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    });
+    let value = text(ContextKind::InvalidValue);
+    let message = match (error.kind(), argument, value) {
+        (ErrorKind::ValueValidation, Some(argument), Some(value)) => {
+            let remedy = std::error::Error::source(error)
+                .map_or_else(|| "see --help".to_owned(), ToString::to_string);
+            format!("{argument}: \"{value}\" is not possible here; {remedy}")
+        }
+        (ErrorKind::InvalidValue, Some(argument), Some(value)) => {
+            let known = text(ContextKind::ValidValue).unwrap_or_default();
+            match value.as_str() {
+                "" if known.is_empty() => {
+                    format!("{argument}: a value is missing; give one after it")
+                }
+                "" => format!("{argument}: a value is missing; give one of {known}"),
+                _ => format!("{argument}: \"{value}\" is not possible here; give one of {known}"),
+            }
+        }
+        (ErrorKind::ArgumentConflict, Some(argument), None) => {
+            format!("{argument}: given more than once; give it once")
+        }
+        (ErrorKind::UnknownArgument, Some(argument), _) => {
+            if let Some((option, next)) = swallowed(&argument) {
+                return Error::Usage(format!("{option}: an array is missing before {next}"));
+            }
+            let unsigned = argument.strip_prefix('-').unwrap_or_default();
+            if unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+                return Error::Usage(format!(
+                    "{argument}: a value that starts with a minus sign is joined to its option, \
+                     such as --alibi=-0.5"
+                ));
+            }
+            let hint = match text(ContextKind::SuggestedArg) {
+                Some(similar) => format!("did you mean {similar}?"),
+                None if argument.starts_with('-') => "--help lists the options".into(),
+                None => "arrays and values go after their option, such as --q".into(),
+            };
+            format!("{argument}: there is no such option; {hint}")
+        }
+        (ErrorKind::TooManyValues, Some(argument), Some(value)) => {
+            format!("{argument}: takes no value; leave \"{value}\" out")
+        }
+        (ErrorKind::InvalidUtf8, _, _) => {
+            "an argument is not UTF-8; give the file a name that is".into()
+        }
+        (ErrorKind::MissingRequiredArgument, argument, _) => {
+            let argument = argument.unwrap_or_else(|| "an argument".into());
+            format!("{argument}: missing; --help says what is possible")
+        }
+        (ErrorKind::InvalidSubcommand, _, _) => {
+            let name = text(ContextKind::InvalidSubcommand).unwrap_or_default();
+            let hint = match text(ContextKind::SuggestedSubcommand) {
+                Some(similar) => format!("did you mean {similar}?"),
+                None => "qkv --help lists the commands".into(),
+            };
+            format!("{name}: there is no such command; {hint}")
+        }
+        _ => {
+            let rendered = error.render().to_string();
+            let words = rendered.strip_prefix("error: ").unwrap_or(&rendered);
+            words.trim_end().to_owned()
+        }
+    };
+    Error::Usage(message)
+}
+
+/// The option that took the next option for its value, and that one, where this is why `left` is
+/// left over: `--q --k 1` leaves 1.
+fn swallowed(left: &str) -> Option<(String, String)> {
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let is_option = |word: &String| word.starts_with("--");
+    words
+        .windows(3)
+        .find(|words| words[2] == left && is_option(&words[0]) && is_option(&words[1]))
+        .map(|words| (words[0].clone(), words[1].clone()))
+}

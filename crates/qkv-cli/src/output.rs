@@ -1,0 +1,270 @@
+//! Where a result goes and how it looks: format, file, language, colour, width.
+
+use crate::args::{Color, Format, Language, OutputArgs};
+use crate::arrays::Reader;
+use crate::error::{Error, Result};
+use qkv_report::{Lang, Settings, Subject};
+use std::env;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    Markdown,
+    Latex,
+    Html,
+    Json,
+    Safetensors,
+}
+
+impl Kind {
+    fn of(format: Format) -> Kind {
+        match format {
+            Format::Text => Kind::Text,
+            Format::Markdown => Kind::Markdown,
+            Format::Latex => Kind::Latex,
+            Format::Html => Kind::Html,
+            Format::Json => Kind::Json,
+        }
+    }
+
+    /// As --format has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Text => "text",
+            Kind::Markdown => "markdown",
+            Kind::Latex => "latex",
+            Kind::Html => "html",
+            Kind::Json => "json",
+            Kind::Safetensors => "safetensors",
+        }
+    }
+}
+
+/// The endings of files.
+const ENDINGS: &str = ".txt, .md, .tex, .html, .json or .safetensors";
+
+/// What is written, and where.
+#[derive(Debug)]
+pub struct Target {
+    kind: Kind,
+    file: Option<PathBuf>,
+}
+
+impl Target {
+    /// From --format, --json and -o.
+    pub fn new(args: &OutputArgs) -> Result<Self> {
+        let asked = match (args.format, args.json) {
+            (Some(format), true) if format != Format::Json => {
+                return Err(Error::Conflict {
+                    argument: "--json",
+                    other: "another --format".into(),
+                    remedy: "--json is short for --format json: leave one of them out",
+                });
+            }
+            (_, true) => Some(Format::Json),
+            (format, false) => format,
+        };
+        let asked = asked.map(Kind::of);
+        let file = args.file.clone().filter(|file| file != Path::new("-"));
+        let Some(path) = &file else {
+            return Ok(Target {
+                kind: asked.unwrap_or(Kind::Text),
+                file,
+            });
+        };
+        let kind = match (ending(path)?, asked) {
+            (Some(kind), Some(asked)) if kind != asked => {
+                return Err(Error::Value {
+                    argument: "-o",
+                    value: format!("{} with --format {}", path.display(), asked.name()),
+                    remedy: "leave out --format, or give the file the ending of that format".into(),
+                });
+            }
+            (Some(kind), _) | (None, Some(kind)) => kind,
+            (None, None) => {
+                return Err(Error::Value {
+                    argument: "-o",
+                    value: format!("\"{}\" without an ending", path.display()),
+                    remedy: format!("end it in {ENDINGS}, or add --format"),
+                });
+            }
+        };
+        Ok(Target { kind, file })
+    }
+
+    /// Bytes that the result takes for each number of a step, besides the text itself.
+    pub fn bytes_each(&self) -> u128 {
+        match self.kind {
+            Kind::Text | Kind::Markdown | Kind::Latex | Kind::Html => 8,
+            // The numbers, their bytes, and the file with all of them.
+            Kind::Safetensors => 24,
+            // A tree of values first.
+            Kind::Json => 150,
+        }
+    }
+
+    /// What is written.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Where it is written, if not to standard output.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Refuses to overwrite an input.
+    pub fn check_inputs(&self, reader: &Reader<'_>) -> Result<()> {
+        match &self.file {
+            None => Ok(()),
+            Some(file) => refuse_input(reader, file),
+        }
+    }
+
+    /// Writes the result.
+    pub fn write(&self, subject: &Subject<'_>, settings: &Settings) -> Result<()> {
+        match self.kind {
+            Kind::Text => self.write_bytes(qkv_report::text(subject, settings).as_bytes()),
+            Kind::Markdown => self.write_bytes(qkv_report::markdown(subject, settings).as_bytes()),
+            Kind::Latex => self.write_bytes(qkv_report::latex(subject, settings).as_bytes()),
+            Kind::Html => self.write_bytes(qkv_report::html(subject, settings).as_bytes()),
+            Kind::Json => {
+                let json = qkv_report::json(subject);
+                let mut bytes = serde_json::to_vec(&json).map_err(io::Error::from)?;
+                bytes.push(b'\n');
+                self.write_bytes(&bytes)
+            }
+            Kind::Safetensors => self.write_steps(subject),
+        }
+    }
+
+    fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
+        match &self.file {
+            None => print(bytes),
+            Some(file) => qkv_io::write_file(file, bytes).map_err(Error::io("-o")),
+        }
+    }
+
+    fn write_steps(&self, subject: &Subject<'_>) -> Result<()> {
+        let steps = subject
+            .steps
+            .iter()
+            .map(|(name, tensor)| (name.as_str(), tensor));
+        let gradients = subject.backward.iter().flat_map(|backward| {
+            let gradients = backward.gradients.iter();
+            gradients.map(|(name, tensor)| (name.as_str(), tensor))
+        });
+        let arrays: Vec<_> = steps
+            .chain(gradients)
+            .map(|(name, tensor)| (name, tensor.shape(), tensor.data()))
+            .collect();
+        let empty_rows = format!("{:?}", subject.steps.empty_rows());
+        let metadata = [
+            ("made_by", concat!("qkv ", env!("CARGO_PKG_VERSION"))),
+            ("empty_rows", empty_rows.as_str()),
+        ];
+        match &self.file {
+            Some(file) => {
+                qkv_io::write_safetensors(file, &arrays, &metadata).map_err(Error::io("-o"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Refuses to overwrite a file that an option was read from.
+pub fn refuse_input(reader: &Reader<'_>, file: &Path) -> Result<()> {
+    match reader.reader_of(file) {
+        None => Ok(()),
+        Some(argument) => Err(Error::Conflict {
+            argument: "-o",
+            other: format!("{}, which is also the input of {argument}", file.display()),
+            remedy: "name another file",
+        }),
+    }
+}
+
+/// Writes to standard output.
+pub fn print(bytes: &[u8]) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    out.write_all(bytes)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The format that a file's ending stands for; `None` without an ending.
+fn ending(path: &Path) -> Result<Option<Kind>> {
+    let Some(ending) = path.extension() else {
+        return Ok(None);
+    };
+    match ending.to_ascii_lowercase().to_str() {
+        Some("txt") => Ok(Some(Kind::Text)),
+        Some("md" | "markdown") => Ok(Some(Kind::Markdown)),
+        Some("json") => Ok(Some(Kind::Json)),
+        Some("safetensors") => Ok(Some(Kind::Safetensors)),
+        Some("html" | "htm") => Ok(Some(Kind::Html)),
+        Some("tex") => Ok(Some(Kind::Latex)),
+        _ => Err(Error::Value {
+            argument: "-o",
+            value: format!("the ending of {}", path.display()),
+            remedy: format!("use {ENDINGS}"),
+        }),
+    }
+}
+
+/// The language asked for, or that of the environment.
+pub fn language(asked: Option<Language>) -> Lang {
+    match asked {
+        Some(Language::En) => Lang::En,
+        Some(Language::Zh) => Lang::Zh,
+        None => {
+            let locale = ["LC_ALL", "LC_MESSAGES", "LANG"]
+                .iter()
+                .filter_map(|name| env::var(name).ok())
+                .find(|value| !value.is_empty());
+            match locale {
+                Some(locale) if locale.to_lowercase().starts_with("zh") => Lang::Zh,
+                _ => Lang::En,
+            }
+        }
+    }
+}
+
+/// How the text looks.
+pub fn settings(args: &OutputArgs, rows: &[usize]) -> Settings {
+    let to_terminal = io::stdout().is_terminal() && args.file.is_none();
+    Settings {
+        lang: language(args.lang),
+        digits: args.digits,
+        width: args.width.unwrap_or_else(|| width(to_terminal)),
+        color: color(args.color, to_terminal),
+        rows: (!rows.is_empty()).then(|| rows.to_vec()),
+    }
+}
+
+fn width(to_terminal: bool) -> usize {
+    let columns = to_terminal
+        .then(terminal_size::terminal_size)
+        .flatten()
+        .map(|(terminal_size::Width(columns), _)| usize::from(columns));
+    columns.map_or(80, |columns| columns.clamp(40, 120))
+}
+
+/// <https://no-color.org> and <https://bixense.com/clicolors>.
+fn color(asked: Color, to_terminal: bool) -> bool {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    match asked {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto if set("NO_COLOR").is_some() => false,
+        Color::Auto if set("CLICOLOR_FORCE").is_some_and(|value| value != "0") => true,
+        Color::Auto => {
+            to_terminal
+                && set("CLICOLOR").is_none_or(|value| value != "0")
+                && set("TERM").is_none_or(|value| value != "dumb")
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Writing, and reading back what was written.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{bytes, fixtures};
+use qkv_io::{Array, read_bytes, read_file, write_arrays, write_file, write_safetensors};
+
+#[test]
+fn arrays_come_back_in_their_types() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.safetensors");
+    for name in fixtures() {
+        let Ok(array) = read_bytes(&bytes(&name), None, &name) else {
+            continue;
+        };
+        write_arrays(&path, &[("x", &array)], &[("from", &name)]).unwrap();
+        let back = read_file(&path, Some("x")).unwrap();
+        assert_eq!(
+            (back.shape, back.values),
+            (array.shape, array.values),
+            "{name}"
+        );
+    }
+    let leftovers = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(leftovers, 1, "temporary files stayed behind");
+}
+
+#[test]
+fn several_arrays_and_notes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.safetensors");
+    let shape: &[usize] = &[1, 2];
+    let arrays = [
+        ("q", shape, &[1.0, f64::NEG_INFINITY][..]),
+        ("none", &[0, 3][..], &[][..]),
+    ];
+    write_safetensors(&path, &arrays, &[("note", "说明")]).unwrap();
+    assert_eq!(read_file(&path, Some("none")).unwrap().shape, [0, 3]);
+    assert_eq!(
+        read_file(&path, Some("q")).unwrap().to_f64().unwrap()[1],
+        f64::NEG_INFINITY
+    );
+    let file = std::fs::read(&path).unwrap();
+    assert!(String::from_utf8_lossy(&file).contains("\"note\":\"说明\""));
+}
+
+#[test]
+fn wrong_arrays_are_refused_and_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.safetensors");
+    let one: &[usize] = &[1];
+    for (arrays, fact) in [
+        (
+            vec![("q", &[2, 2][..], &[1.0][..])],
+            "of shape [2, 2] was given 1 value;",
+        ),
+        (
+            vec![("q", &[usize::MAX, 2][..], &[1.0][..])],
+            "was given 1 value;",
+        ),
+        (
+            vec![("q", one, &[1.0][..]), ("q", one, &[2.0][..])],
+            "comes twice",
+        ),
+        (
+            vec![("__metadata__", one, &[1.0][..])],
+            "kept for the file's own notes",
+        ),
+    ] {
+        let error = write_safetensors(&path, &arrays, &[])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(fact), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn files_are_replaced_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.md");
+    write_file(&path, b"a long first version").unwrap();
+    write_file(&path, b"short").unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"short");
+    let error = write_file(folder.path(), b"x").unwrap_err().to_string();
+    assert!(error.contains("is a folder"), "{error}");
+    let error = write_file(&folder.path().join("no/such/x"), b"x")
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("could not write"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_permissions_and_devices_are_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, link) = (folder.path().join("out.md"), folder.path().join("link.md"));
+    write_file(&path, b"1").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    write_file(&link, b"2").unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::read(&path).unwrap(), b"2");
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o640
+    );
+    write_file(std::path::Path::new("/dev/null"), b"3").unwrap();
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
+fn threads_that_write_one_file_leave_one_of_their_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.safetensors");
+    std::thread::scope(|scope| {
+        for n in 0..4_u8 {
+            let path = &path;
+            scope.spawn(move || {
+                let values = vec![f64::from(n); 100];
+                for _ in 0..5 {
+                    write_safetensors(path, &[("x", &[100], &values)], &[]).unwrap();
+                }
+            });
+        }
+    });
+    let array: Array = read_file(&path, None).unwrap();
+    let values = array.to_f64().unwrap();
+    assert!(values.iter().all(|&x| x == values[0]));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,198 @@
+//! From queries and keys to the scores that enter the softmax.
+
+use super::run::{Run, finding, worked};
+use super::visibility;
+use crate::explanation::{Block, Part};
+use crate::expr::{Expr, Function, call, dot, minus, num, over, times};
+use qkv::{Scale, StepName};
+
+pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
+    let mut parts = vec![scores(run), scaled(run)];
+    if run.step(StepName::Capped).is_some() {
+        parts.push(capped(run));
+    }
+    if run.step(StepName::Biased).is_some() {
+        parts.push(biased(run));
+    }
+    parts.extend(visibility::part(run));
+    parts
+}
+
+/// Calls `line` with every `[batch, head, query, key]` that is worked out, then adds the matrix.
+fn each(
+    run: &Run<'_>,
+    part: &mut Part,
+    step: StepName,
+    letter: &str,
+    line: impl Fn([usize; 4]) -> Block,
+) {
+    for &[b, h] in &run.groups {
+        part.blocks.extend(run.group_heading([b, h]));
+        for &i in &run.rows {
+            let keys = run.keys_of([b, h, i]);
+            part.blocks.extend(keys.iter().map(|&j| line([b, h, i, j])));
+            if keys.len() < run.keys {
+                let words = run.words;
+                part.blocks
+                    .push(Block::Item(words.heaviest_keys(keys.len(), run.keys)));
+            }
+        }
+        part.blocks.push(run.score_matrix(step, letter, [b, h]));
+    }
+}
+
+fn scores(run: &Run<'_>) -> Part {
+    let words = run.words;
+    let formula = "q_i·k_j = Σ_c q[i,c]·k[j,c]";
+    let mut part = run.part(&[StepName::Scores], words.heading_scores(), formula);
+    let (q, k) = (run.final_q(), run.final_k());
+    part.blocks
+        .push(Block::Paragraph(words.scores(q != StepName::Q, run.dk)));
+    each(run, &mut part, StepName::Scores, "QKᵀ", |[b, h, i, j]| {
+        let kv_head = run.kv_head(h);
+        let query = (0..run.dk).map(|c| run.entry(q, &[b, h, i, c]));
+        let key = (0..run.dk).map(|c| run.entry(k, &[b, kv_head, j, c]));
+        worked(
+            format!("q{i}·k{j}"),
+            vec![dot(query, key)],
+            run.entry(StepName::Scores, &[b, h, i, j]),
+        )
+    });
+    if let (Some(&[b, h]), Some(&i)) = (run.groups.first(), run.rows.first()) {
+        let row = run
+            .step(StepName::Scores)
+            .map_or(&[][..], |s| s.row(&[b, h, i]));
+        part.blocks.extend(best_match(run, i, row).map(finding));
+    }
+    part
+}
+
+/// Which key a query matches best, in the run's numbers.
+fn best_match(run: &Run<'_>, i: usize, row: &[f64]) -> Option<String> {
+    if row.iter().any(|score| !score.is_finite()) {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..row.len()).collect();
+    order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
+    let (&first, &second) = (order.first()?, order.get(1)?);
+    let score = run.show(row[first]);
+    if row[first] == row[second] {
+        let equal = order.iter().filter(|&&j| row[j] == row[first]).count();
+        return Some(run.words.equal_matches(i, equal, row.len(), &score));
+    }
+    Some(
+        run.words
+            .best_match(i, first, &score, second, &run.show(row[second])),
+    )
+}
+
+fn scaled(run: &Run<'_>) -> Part {
+    let words = run.words;
+    let root = (run.dk as f64).sqrt();
+    let scale = run.subject.block.attention.scale;
+    let (formula, explanation) = match scale {
+        Scale::InverseSqrt => (
+            "s[i,j] = q_i·k_j / √d_k".to_string(),
+            words.scaled_by_root(run.dk, &run.show(root), &run.show(1.0 / root)),
+        ),
+        Scale::Factor(factor) => (
+            "s[i,j] = scale · q_i·k_j".to_string(),
+            words.scaled_by_factor(&run.show(factor), run.dk, &run.show(1.0 / root)),
+        ),
+    };
+    let mut part = run.part(&[StepName::Scaled], words.heading_scaled(), &formula);
+    part.blocks.push(Block::Paragraph(explanation));
+    each(run, &mut part, StepName::Scaled, "s", |at| {
+        let [_, _, i, j] = at;
+        let score = run.entry(StepName::Scores, &at);
+        let chain = match scale {
+            Scale::Factor(factor) => vec![times(score, factor)],
+            Scale::InverseSqrt => {
+                let under_root = call(Function::Sqrt, num(run.dk as f64));
+                let mut chain = vec![over(num(score.clone()), under_root)];
+                if score.value != 0.0 {
+                    chain.push(over(num(score), num(root)));
+                }
+                chain
+            }
+        };
+        worked(
+            format!("s[{i},{j}]"),
+            chain,
+            run.entry(StepName::Scaled, &at),
+        )
+    });
+    part
+}
+
+fn capped(run: &Run<'_>) -> Part {
+    let cap = run.subject.block.attention.softcap.unwrap_or(1.0);
+    let formula = "c[i,j] = C·tanh(s[i,j]/C)";
+    let words = run.words;
+    let mut part = run.part(&[StepName::Capped], words.heading_capped(), formula);
+    part.blocks
+        .push(Block::Paragraph(words.capped(&run.show(cap))));
+    each(run, &mut part, StepName::Capped, "c", |at| {
+        let [_, _, i, j] = at;
+        let scaled = run.entry(StepName::Scaled, &at);
+        let tanh = call(Function::Tanh, over(num(scaled), num(cap)));
+        worked(
+            format!("c[{i},{j}]"),
+            vec![Expr::Product(vec![num(cap), tanh])],
+            run.entry(StepName::Capped, &at),
+        )
+    });
+    part
+}
+
+fn biased(run: &Run<'_>) -> Part {
+    let attention = &run.subject.block.attention;
+    let before = run.last_of(&[StepName::Scaled, StepName::Capped]);
+    let letter = if before == StepName::Capped { 'c' } else { 's' };
+    let shape = [run.batch, run.heads, run.queries, run.keys];
+    let bias = attention.bias.and_then(|bias| bias.0.broadcast(shape));
+    let mut formula = format!("b[i,j] = {letter}[i,j]");
+    if bias.is_some() {
+        formula.push_str(" + bias[i,j]");
+    }
+    if attention.alibi.is_some() {
+        formula.push_str(" − slope·|p_i − j|");
+    }
+    let words = run.words;
+    let mut part = run.part(&[StepName::Biased], words.heading_biased(), &formula);
+    if bias.is_some() {
+        part.blocks.push(Block::Paragraph(words.bias()));
+    }
+    if let Some(alibi) = &attention.alibi {
+        let slope = alibi.slopes.first().copied().unwrap_or(0.0);
+        part.blocks
+            .push(Block::Paragraph(words.alibi(&run.show(slope))));
+        if let (Some(&[b, _]), false) = (run.groups.first(), run.rows.is_empty()) {
+            let places: Vec<(usize, i64)> = run
+                .rows
+                .iter()
+                .take(8)
+                .map(|&i| (i, run.position(b, i)))
+                .collect();
+            part.blocks.push(Block::Item(words.positions(&places)));
+        }
+    }
+    each(run, &mut part, StepName::Biased, "b", |at| {
+        let [b, h, i, j] = at;
+        let mut expr = num(run.entry(before, &at));
+        if let Some(bias) = &bias {
+            expr = Expr::Sum(vec![expr, num(bias.get(at))]);
+        }
+        if let Some(alibi) = &attention.alibi {
+            let distance = minus(num(run.position(b, i) as f64), num(j as f64));
+            let penalty = Expr::Product(vec![num(alibi.slopes[h]), call(Function::Abs, distance)]);
+            expr = minus(expr, penalty);
+        }
+        worked(
+            format!("b[{i},{j}]"),
+            vec![expr],
+            run.entry(StepName::Biased, &at),
+        )
+    });
+    part
+}

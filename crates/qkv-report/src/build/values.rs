@@ -1,0 +1,126 @@
+//! The weighted sum of the values, and lse.
+
+use super::run::{Run, finding, worked};
+use super::softmax::push_rest;
+use crate::explanation::{Block, Part};
+use crate::expr::{Function, call, num, sum, times};
+use qkv::StepName;
+
+pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
+    vec![output(run), lse(run)]
+}
+
+fn output(run: &Run<'_>) -> Part {
+    let words = run.words;
+    let mixing = run.mixing();
+    let letter = if mixing == StepName::Dropped {
+        "w'"
+    } else {
+        "w"
+    };
+    let formula = format!("o[i,c] = Σ_j {letter}[i,j]·v[j,c]");
+    let mut part = run.part(&[StepName::Output], words.heading_output(), &formula);
+    part.blocks
+        .push(Block::Paragraph(words.output(run.dv, run.masks_keys())));
+    for &[b, h] in &run.groups {
+        part.blocks.extend(run.group_heading([b, h]));
+        for &i in &run.rows {
+            push_row(run, [b, h, i], &mut part);
+        }
+        part.blocks
+            .push(run.step_matrix("O", 'o', None, StepName::Output, &[b, h]));
+    }
+    part
+}
+
+fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
+    let [b, h, i] = row;
+    if run.is_empty_row(row) {
+        part.blocks.push(Block::Item(run.words.empty_output(i)));
+        return;
+    }
+    let kv_head = run.kv_head(h);
+    let mixing = run.mixing();
+    let weight = |j: usize| run.at(mixing, &[b, h, i, j]);
+    let kept: Vec<usize> = (0..run.keys)
+        .filter(|&j| run.takes_part([b, h, i, j]))
+        .collect();
+    let written: Vec<usize> = run
+        .keys_of(row)
+        .into_iter()
+        .filter(|j| kept.contains(j))
+        .collect();
+    for c in run.columns(run.dv) {
+        let value = |j: usize| run.at(StepName::V, &[b, kv_head, j, c]);
+        let mut terms: Vec<_> = written
+            .iter()
+            .map(|&j| {
+                let value = run.entry(StepName::V, &[b, kv_head, j, c]);
+                times(run.entry(mixing, &[b, h, i, j]), value)
+            })
+            .collect();
+        push_rest(&mut terms, &written, &kept, |j| weight(j) * value(j));
+        part.blocks.push(worked(
+            format!("o[{i},{c}]"),
+            vec![sum(terms)],
+            run.entry(StepName::Output, &[b, h, i, c]),
+        ));
+    }
+    if run.columns(run.dv).len() < run.dv {
+        part.blocks
+            .push(Block::Item(run.words.other_columns(run.dv)));
+    }
+    let heaviest = kept
+        .iter()
+        .copied()
+        .max_by(|&a, &b| weight(a).total_cmp(&weight(b)));
+    if let Some(best) = heaviest
+        && weight(best).is_finite()
+        && run.dv > 0
+    {
+        let share = run.percent(weight(best));
+        let near = weight(best) > 0.5;
+        part.blocks.push(finding(run.words.output_meaning(
+            i,
+            best,
+            &share,
+            kept.len(),
+            near,
+        )));
+    }
+}
+
+fn lse(run: &Run<'_>) -> Part {
+    let words = run.words;
+    let sinks = run.subject.block.attention.sinks.is_some();
+    let formula = "lse[i] = m[i] + ln Σ_j e[i,j]";
+    let mut part = run.part(&[StepName::Lse], words.heading_lse(), formula);
+    part.blocks.push(Block::Paragraph(words.lse(sinks)));
+    for &[b, h] in &run.groups {
+        part.blocks.extend(run.group_heading([b, h]));
+        for &i in &run.rows {
+            let row = [b, h, i];
+            if run.is_empty_row(row) {
+                part.blocks.push(worked(
+                    format!("lse[{i}]"),
+                    vec![],
+                    run.entry(StepName::Lse, &row),
+                ));
+                continue;
+            }
+            let exp = run
+                .step(StepName::Exp)
+                .map_or(&[][..], |step| step.row(&row));
+            let total: f64 = exp.iter().sum();
+            part.blocks.push(worked(
+                format!("lse[{i}]"),
+                vec![sum(vec![
+                    num(run.entry(StepName::Max, &row)),
+                    call(Function::Ln, num(total)),
+                ])],
+                run.entry(StepName::Lse, &row),
+            ));
+        }
+    }
+    part
+}

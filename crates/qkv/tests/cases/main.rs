@@ -1,0 +1,27 @@
+//! Faults that people really met, each with its right value as a numbered test.
+//!
+//! The numbers are those of the collected cases. Those without a test here concern what other
+//! parts show:
+//!
+//! | case | what it needs |
+//! |---|---|
+//! | B005, B027, B099, B101 | the check that names a cause (both values of B005 are in B001's test) |
+//! | B028, B075, B086, B088 | models and their traces |
+//! | B034, B077, B079, B081, B084 | the fast path: its time and memory |
+//! | B054 | `positions.rs`, with further tests of B050, B053, B056 and B063 |
+//! | B089, B090, B107 | pages and sentences |
+//! | B109, B111, B113, B114, B117, B118, B121 | readers of files |
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod causal;
+mod heads;
+mod layouts;
+mod learners;
+mod masks;
+mod numerics;
+mod positions;
+mod scale;
