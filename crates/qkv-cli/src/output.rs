@@ -98,11 +98,9 @@ impl Target {
     /// Bytes that the result takes for each number of a step, besides the text itself.
     pub fn bytes_each(&self) -> u128 {
         match self.kind {
-            Kind::Text | Kind::Markdown | Kind::Latex | Kind::Html => 8,
+            Kind::Text | Kind::Markdown | Kind::Latex | Kind::Html | Kind::Json => 8,
             // The numbers, their bytes, and the file with all of them.
             Kind::Safetensors => 24,
-            // A tree of values first.
-            Kind::Json => 150,
         }
     }
 
@@ -131,20 +129,23 @@ impl Target {
             Kind::Markdown => self.write_bytes(qkv_report::markdown(subject, settings).as_bytes()),
             Kind::Latex => self.write_bytes(qkv_report::latex(subject, settings).as_bytes()),
             Kind::Html => self.write_bytes(qkv_report::html(subject, settings).as_bytes()),
-            Kind::Json => {
-                let json = qkv_report::json(subject);
-                let mut bytes = serde_json::to_vec(&json).map_err(io::Error::from)?;
-                bytes.push(b'\n');
-                self.write_bytes(&bytes)
-            }
+            Kind::Json => self.write_with(|mut out| {
+                qkv_report::write_json(subject, &mut out)?;
+                out.write_all(b"\n")
+            }),
             Kind::Safetensors => self.write_steps(subject),
         }
     }
 
     fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
+        self.write_with(|out| out.write_all(bytes))
+    }
+
+    /// Writes piece by piece.
+    fn write_with(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         match &self.file {
-            None => print(bytes),
-            Some(file) => qkv_io::write_file(file, bytes).map_err(Error::io("-o")),
+            None => print_with(write),
+            Some(file) => qkv_io::write_file_with(file, write).map_err(Error::io("-o")),
         }
     }
 
@@ -189,8 +190,12 @@ pub fn refuse_input(reader: &Reader<'_>, file: &Path) -> Result<()> {
 
 /// Writes to standard output.
 pub fn print(bytes: &[u8]) -> Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    out.write_all(bytes)?;
+    print_with(|out| out.write_all(bytes))
+}
+
+fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    write(&mut out)?;
     out.flush()?;
     Ok(())
 }

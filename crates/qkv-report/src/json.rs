@@ -1,13 +1,17 @@
 //! Every intermediate in full precision, for programs.
 
 mod more;
+mod nested;
+mod options;
 
-use crate::{Origin, Subject};
-use qkv::position::{Pairing, Rotary, Scaling};
-use qkv::{
-    Attention, Causal, EmptyRows, FiniteDifference, Mask, Place, RmsNorm, StepName, Tensor, Window,
-};
+use crate::Subject;
+use more::Beside;
+use nested::{Nested, Number};
+use options::{Options, options};
+use qkv::{FiniteDifference, StepName, Tensor};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::io::{self, Write};
 
 /// The run as JSON.
 ///
@@ -32,45 +36,81 @@ use serde_json::{Map, Value, json};
 /// `values` are nested as `shape` says. Numbers are the run's `f64`, bit for bit; those that are
 /// not finite are the strings `"inf"`, `"-inf"` and `"nan"`. A step or an option that is not in
 /// force is absent; options have the names that the command line gives them.
-pub fn json(subject: &Subject<'_>) -> Value {
-    let steps = subject.steps;
-    let mut shapes = Map::new();
-    for (key, name) in [
-        ("q", StepName::Q),
-        ("k", StepName::K),
-        ("v", StepName::V),
-        ("output", StepName::Output),
-    ] {
-        if let Some(tensor) = steps.get(name) {
-            shapes.insert(key.into(), json!(tensor.shape()));
-        }
-    }
-    let mut run = json!({
-        "shapes": shapes,
-        "options": options(subject),
-        "steps": listed(steps.iter().map(|(name, tensor)| (name.as_str(), tensor))),
-        "empty_rows": steps.empty_rows(),
-    });
-    if let Some(backward) = &subject.backward {
-        let gradients = backward.gradients.iter();
-        run["gradients"] = listed(gradients.map(|(name, tensor)| (name.as_str(), tensor)));
-        if let Some(check) = backward.difference {
-            run["finite_difference"] = difference(check);
-        }
-    }
-    more::put(&subject.more, &mut run);
-    run
+///
+/// Written number by number, so that nothing but the run itself is in memory.
+///
+/// # Errors
+/// When `out` refuses.
+pub fn write_json(subject: &Subject<'_>, out: impl Write) -> io::Result<()> {
+    serde_json::to_writer(out, &Run::new(subject)).map_err(io::Error::from)
 }
 
-/// Arrays by name.
-fn listed<'a>(arrays: impl Iterator<Item = (&'static str, &'a Tensor<f64>)>) -> Value {
+/// What [`write_json`] writes, as a value: for runs that are small.
+pub fn json(subject: &Subject<'_>) -> Value {
+    json!(Run::new(subject))
+}
+
+/// Everything there is to say, in its order.
+#[derive(Serialize)]
+struct Run<'a> {
+    shapes: Map<String, Value>,
+    options: Options<'a>,
+    steps: Vec<Listed<'a>>,
+    empty_rows: &'a [[usize; 3]],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gradients: Option<Vec<Listed<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finite_difference: Option<Value>,
+    #[serde(flatten)]
+    more: Beside<'a>,
+}
+
+impl<'a> Run<'a> {
+    fn new(subject: &'a Subject<'a>) -> Self {
+        let steps = subject.steps;
+        let mut shapes = Map::new();
+        for (key, name) in [
+            ("q", StepName::Q),
+            ("k", StepName::K),
+            ("v", StepName::V),
+            ("output", StepName::Output),
+        ] {
+            if let Some(tensor) = steps.get(name) {
+                shapes.insert(key.into(), json!(tensor.shape()));
+            }
+        }
+        let backward = subject.backward.as_ref();
+        Run {
+            shapes,
+            options: options(subject),
+            steps: listed(steps.iter().map(|(name, tensor)| (name.as_str(), tensor))),
+            empty_rows: steps.empty_rows(),
+            gradients: backward.map(|backward| {
+                let gradients = backward.gradients.iter();
+                listed(gradients.map(|(name, tensor)| (name.as_str(), tensor)))
+            }),
+            finite_difference: backward
+                .and_then(|backward| backward.difference)
+                .map(difference),
+            more: Beside::new(&subject.more),
+        }
+    }
+}
+
+/// An array by name.
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'static str,
+    shape: &'a [usize],
+    values: Nested<'a>,
+}
+
+fn listed<'a>(arrays: impl Iterator<Item = (&'static str, &'a Tensor<f64>)>) -> Vec<Listed<'a>> {
     arrays
-        .map(|(name, tensor)| {
-            json!({
-                "name": name,
-                "shape": tensor.shape(),
-                "values": values(tensor),
-            })
+        .map(|(name, tensor)| Listed {
+            name,
+            shape: tensor.shape(),
+            values: Nested::new(tensor),
         })
         .collect()
 }
@@ -79,224 +119,11 @@ fn difference(check: &FiniteDifference) -> Value {
     json!({
         "of": check.of.as_str(),
         "index": check.index,
-        "value": number(check.value),
-        "step": number(check.step),
-        "loss_plus": number(check.plus),
-        "loss_minus": number(check.minus),
-        "quotient": number(check.quotient),
-        "gradient": number(check.gradient),
-    })
-}
-
-fn values(tensor: &Tensor<f64>) -> Value {
-    nested(
-        tensor.shape(),
-        &mut tensor.data().iter().map(|v| number(*v)),
-    )
-}
-
-/// Takes the numbers one by one, row-major, into arrays of the shape.
-fn nested(shape: &[usize], numbers: &mut impl Iterator<Item = Value>) -> Value {
-    match shape.split_first() {
-        Some((&len, inner)) => (0..len).map(|_| nested(inner, numbers)).collect(),
-        None => numbers.next().unwrap_or(Value::Null),
-    }
-}
-
-fn number(value: f64) -> Value {
-    if value.is_nan() {
-        json!("nan")
-    } else if value == f64::INFINITY {
-        json!("inf")
-    } else if value == f64::NEG_INFINITY {
-        json!("-inf")
-    } else {
-        json!(value)
-    }
-}
-
-fn numbers(values: &[f64]) -> Value {
-    values.iter().map(|value| number(*value)).collect()
-}
-
-/// The options in force by the names of the command line.
-fn options(subject: &Subject<'_>) -> Value {
-    let block = subject.block;
-    let mut options = Map::new();
-    let mut put = |name: &str, value: Value| {
-        options.insert(name.into(), value);
-    };
-    let axis = |name, at: usize| {
-        let shape = subject.steps.get(name).map_or(&[][..], |t| t.shape());
-        shape.get(at).copied().unwrap_or(0)
-    };
-    put("heads", json!(axis(StepName::Q, 1)));
-    put("kv_heads", json!(axis(StepName::K, 1)));
-    put(
-        "scale",
-        number(block.attention.scale.factor(axis(StepName::Q, 3))),
-    );
-    if subject.past_len > 0 {
-        put("past", json!(subject.past_len));
-    }
-    for (name, norm) in [("q_norm", &block.q_norm), ("k_norm", &block.k_norm)] {
-        if let Some(RmsNorm { gain, eps }) = norm {
-            put(name, numbers(gain));
-            put(&format!("{name}_eps"), number(*eps));
-        }
-    }
-    let mut positions = Vec::new();
-    if let Origin::Projected { layer, .. } = subject.origin {
-        if let Some(start) = layer.sinusoidal {
-            positions.push("sinusoidal");
-            put("position_offset", json!(start));
-        }
-        if layer.residual {
-            put("residual", json!(true));
-        }
-    }
-    if let Some(rotary) = &block.rotary {
-        positions.push(match rotary.pairing {
-            Pairing::Halves => "rotary",
-            Pairing::Interleaved => "rotary-interleaved",
-        });
-        put_rotary(rotary, &block.place, &mut put);
-    }
-    match positions[..] {
-        [] => {}
-        [one] => put("position", json!(one)),
-        _ => put("position", json!(positions)),
-    }
-    put_attention(subject, &block.attention, &mut put);
-    Value::Object(options)
-}
-
-fn put_rotary(rotary: &Rotary, place: &Place, put: &mut impl FnMut(&str, Value)) {
-    put("rotary_base", number(rotary.base));
-    if let Some(dim) = rotary.dim {
-        put("rotary_dim", json!(dim));
-    }
-    match rotary.scaling {
-        Scaling::Linear { factor } => {
-            put(
-                "rotary_scaling",
-                json!({"kind": "linear", "factor": factor}),
-            );
-        }
-        Scaling::Llama3 {
-            factor,
-            low_freq_factor,
-            high_freq_factor,
-            original_length,
-        } => put(
-            "rotary_scaling",
-            json!({
-                "kind": "llama3",
-                "factor": factor,
-                "low_freq_factor": low_freq_factor,
-                "high_freq_factor": high_freq_factor,
-                "original_length": original_length,
-            }),
-        ),
-        _ => {}
-    }
-    match place {
-        Place::Counted { start } => put("position_offset", json!(start)),
-        Place::Given(places) => put("positions", json!(places)),
-    }
-}
-
-fn put_attention(
-    subject: &Subject<'_>,
-    attention: &Attention<'_>,
-    put: &mut impl FnMut(&str, Value),
-) {
-    if let Some(cap) = attention.softcap {
-        put("softcap", number(cap));
-    }
-    if let Some(bias) = &attention.bias {
-        let shape = bias.0.shape();
-        let mut values = indices(shape).map(|at| number(bias.0.get(at)));
-        put("bias", nested(&shape, &mut values));
-    }
-    if let Some(alibi) = &attention.alibi {
-        put("alibi", numbers(&alibi.slopes));
-    }
-    for kind in [true, false] {
-        let masks: Vec<&Mask<'_>> = attention
-            .masks
-            .iter()
-            .filter(|mask| mask.true_keeps() == kind)
-            .collect();
-        if let Some(value) = together(subject, &masks) {
-            put(if kind { "keep" } else { "drop" }, value);
-        }
-    }
-    match attention.causal {
-        Some(Causal::Square | Causal::TopLeft) => put("causal", json!("top-left")),
-        Some(Causal::BottomRight) => put("causal", json!("bottom-right")),
-        Some(Causal::Offset(offset)) => put("causal", json!(offset)),
-        None => {}
-    }
-    if let Some(Window { back, forward }) = attention.window {
-        let side = |side: Option<usize>| side.map_or(json!("inf"), |n| json!(n));
-        put(
-            "window",
-            json!({"back": side(back), "forward": side(forward)}),
-        );
-    }
-    if let Some(lengths) = &attention.lengths {
-        put("kv_lengths", json!(lengths.0));
-    }
-    if let Some(documents) = &attention.documents {
-        let (queries, keys) = (documents.queries(), documents.keys());
-        if queries == keys {
-            put("documents", json!(queries));
-        } else {
-            put("documents", json!({"queries": queries, "keys": keys}));
-        }
-    }
-    if let Some(sinks) = &attention.sinks {
-        put("sinks", numbers(&sinks.0));
-    }
-    if let Some(dropout) = attention.dropout {
-        put("dropout", number(dropout.p));
-        put("seed", json!(dropout.seed));
-    }
-    put(
-        "empty_rows",
-        json!(match attention.empty_rows {
-            EmptyRows::Zero => "zero",
-            EmptyRows::Error => "error",
-        }),
-    );
-}
-
-/// One mask as it was given; several of one kind as the one mask that they amount to.
-fn together(subject: &Subject<'_>, masks: &[&Mask<'_>]) -> Option<Value> {
-    let (first, rest) = masks.split_first()?;
-    if rest.is_empty() {
-        let shape = first.view().shape();
-        let mut values = indices(shape).map(|at| json!(first.view().get(at)));
-        return Some(nested(&shape, &mut values));
-    }
-    let scores = subject.steps.get(StepName::Scores)?;
-    let shape: [usize; 4] = scores.shape().try_into().ok()?;
-    let views: Vec<_> = masks
-        .iter()
-        .filter_map(|mask| mask.view().broadcast(shape))
-        .collect();
-    let keeps = first.true_keeps();
-    let mut values = indices(shape).map(|at| {
-        let kept = views.iter().all(|view| view.get(at) == keeps);
-        json!(kept == keeps)
-    });
-    Some(nested(&shape, &mut values))
-}
-
-/// All indices of a shape, row-major.
-fn indices([a, b, c, d]: [usize; 4]) -> impl Iterator<Item = [usize; 4]> {
-    (0..a).flat_map(move |a| {
-        (0..b).flat_map(move |b| (0..c).flat_map(move |c| (0..d).map(move |d| [a, b, c, d])))
+        "value": Number(check.value),
+        "step": Number(check.step),
+        "loss_plus": Number(check.plus),
+        "loss_minus": Number(check.minus),
+        "quotient": Number(check.quotient),
+        "gradient": Number(check.gradient),
     })
 }

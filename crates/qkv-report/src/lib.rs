@@ -53,7 +53,7 @@ mod words;
 
 pub use exercise::{Exercise, NoExercise, Paper, exercise};
 pub use html::html;
-pub use json::json;
+pub use json::{json, write_json};
 pub use latex::latex;
 pub use markdown::markdown;
 pub use more::More;

@@ -150,3 +150,16 @@ fn what_is_not_a_number_is_a_word_and_whole_numbers_keep_their_point() {
     assert_eq!(value["steps"][1]["values"], json!([[[["inf"]]]]));
     assert!(json(&subject).to_string().contains("[[[[3.0]]]]"));
 }
+
+/// What is written piece by piece is what the value says, byte for byte.
+#[test]
+fn written_and_as_a_value() {
+    for seed in 0..200 {
+        with_problem(seed, |problem| {
+            let mut written = Vec::new();
+            qkv_report::write_json(&problem.subject, &mut written).unwrap();
+            let value = serde_json::to_string(&json(&problem.subject)).unwrap();
+            assert_eq!(String::from_utf8(written).unwrap(), value);
+        });
+    }
+}

@@ -226,16 +226,21 @@ fn it_compiles_in_one_run() {
         println!("skipped: set QKV_TEST_LATEX=1 to compile documents");
         return;
     }
-    for (lang, compiler) in [(Lang::En, "pdflatex"), (Lang::Zh, "xelatex")] {
+    for compiler in ["pdflatex", "xelatex"] {
         if !installed(compiler) {
             println!("skipped: there is no {compiler}");
-            continue;
+            return;
         }
-        for seed in 0..12 {
-            with_problem(seed, |problem| {
+    }
+    for seed in 0..12 {
+        with_problem(seed, |problem| {
+            for lang in BOTH {
                 let tex = latex(&problem.subject, &settings(lang, 80));
-                assert_eq!(complaints(compiler, &tex), Vec::<String>::new(), "{seed}");
-            });
-        }
+                let first = tex.lines().next().unwrap();
+                let compiler = ["pdflatex", "xelatex"];
+                let compiler = compiler.into_iter().find(|name| first.contains(name));
+                assert_eq!(complaints(compiler.unwrap(), &tex), Vec::<String>::new());
+            }
+        });
     }
 }

@@ -91,18 +91,19 @@
   go.addEventListener("click", goToLine);
   panel.querySelector("[data-close]").addEventListener("click", clear);
 
-  /* One stop for Tab in each figure; arrow keys inside it. */
+  /* One stop for Tab in each figure; arrow keys inside it. Small cells show their number on focus. */
+  const stops = "[data-e], .dense tbody td";
   const figures = [...document.querySelectorAll("main table, main .lines")];
   for (const figure of figures) {
-    figure.querySelectorAll("[data-e]").forEach((number, at) => { number.tabIndex = at ? -1 : 0; });
+    figure.querySelectorAll(stops).forEach((number, at) => { number.tabIndex = at ? -1 : 0; });
   }
   /* A table with numbers to focus scrolls with them. */
   for (const box of document.querySelectorAll(".scroll")) {
-    if (box.querySelector("[data-e]")) box.removeAttribute("tabindex");
+    if (box.querySelector(stops)) box.removeAttribute("tabindex");
   }
   function neighbour(number, key) {
     const row = number.closest("tr, p");
-    const own = [...row.querySelectorAll("[data-e]")];
+    const own = [...row.querySelectorAll(stops)];
     const at = own.indexOf(number);
     if (key === "ArrowLeft") return own[at - 1];
     if (key === "ArrowRight") return own[at + 1];
@@ -111,16 +112,16 @@
     let next = row;
     do {
       next = key === "ArrowUp" ? next.previousElementSibling : next.nextElementSibling;
-    } while (next && !next.querySelector("[data-e]"));
+    } while (next && !next.querySelector(stops));
     if (!next) return null;
-    const others = next.querySelectorAll("[data-e]");
+    const others = next.querySelectorAll(stops);
     return others[Math.min(at, others.length - 1)];
   }
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") return clear();
-    const number = numberOf(event);
+    const number = event.target.closest("main :is([data-e], .dense tbody td)");
     if (!number) return;
-    if (event.key === "Enter") {
+    if (event.key === "Enter" && number.dataset.e) {
       show(number.dataset.e);
       return goToLine();
     }
@@ -128,7 +129,7 @@
     event.preventDefault();
     const next = neighbour(number, event.key);
     if (!next) return;
-    for (const other of number.closest("table, .lines").querySelectorAll("[data-e]")) other.tabIndex = -1;
+    for (const other of number.closest("table, .lines").querySelectorAll(stops)) other.tabIndex = -1;
     next.tabIndex = 0;
     next.focus();
   });
