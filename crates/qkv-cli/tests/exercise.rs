@@ -35,6 +35,9 @@ const PROBLEMS: [&str; 21] = [
     "--q '1 0; 1 1' --k '1 2; 0 1' --v '2 0; 0 4' --backward",
 ];
 
+/// 1/√2 and √2, which a sheet tells where d_k = 2, and which happen to be results too.
+const CONSTANTS: [&str; 2] = ["0.7071", "1.4142"];
+
 /// A sheet, its key and its line for programs.
 struct Pages {
     sheet: String,
@@ -253,8 +256,7 @@ fn a_sheet_tells_no_answer() {
         let told: Vec<&str> = rounded(&sheet)
             .into_iter()
             .filter(|number| results.contains(number))
-            // The scale of d_k = 2, which happens to be a score too.
-            .filter(|number| !["0.7071", "1.4142"].contains(number))
+            .filter(|number| !CONSTANTS.contains(number))
             .collect();
         assert_eq!(told, [""; 0], "{line}\n{}", pages.sheet);
         for line in pages.sheet.lines() {
@@ -265,6 +267,55 @@ fn a_sheet_tells_no_answer() {
                     || line.contains('√'),
                 "{line}"
             );
+        }
+    }
+}
+
+/// Text between the tags of a page, one paragraph a line.
+fn untagged(html: &str) -> String {
+    let body = html.split("<main").nth(1).expect("a main part");
+    let mut text = String::new();
+    for piece in body.replace("</p>", "</p>\n").split('<') {
+        text.push_str(piece.split_once('>').map_or("", |(_, text)| text));
+    }
+    text
+}
+
+#[test]
+fn pages_for_paper_have_the_same_blanks_and_tell_no_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for line in PROBLEMS {
+        let line = format!("{line} --exercise");
+        let text = make(folder.path(), &line, "en", "txt");
+        let count = blanks(&text.sheet).len();
+        let results = answers(&text.key);
+        let results: BTreeSet<&str> = results.iter().map(|(_, answer)| answer.as_str()).collect();
+        for ending in ["tex", "html"] {
+            let pages = make(folder.path(), &line, "en", ending);
+            assert_eq!(pages.data, text.data, "{line} {ending}");
+            let [sheet, key] = match ending {
+                "html" => [&pages.sheet, &pages.key].map(|page| untagged(page)),
+                _ => [pages.sheet, pages.key],
+            };
+            for number in 1..=count {
+                // A line of its own; in the sheet perhaps a place in a matrix too.
+                let label = format!("({number})");
+                assert!(
+                    sheet.contains(&label) && key.contains(&label),
+                    "{line} {ending} {label}"
+                );
+            }
+            assert!(
+                !sheet.contains(&format!("({})", count + 1)),
+                "{line} {ending}"
+            );
+            let table = |line: &&str| !line.contains("exp(x)") && !line.contains("0.6065");
+            let sheet: String = sheet.lines().filter(table).collect::<Vec<_>>().join("\n");
+            let told: Vec<&str> = rounded(&sheet)
+                .into_iter()
+                .filter(|number| results.contains(number) && !CONSTANTS.contains(number))
+                .collect();
+            assert_eq!(told, [""; 0], "{line} {ending}\n{sheet}");
         }
     }
 }

@@ -3,10 +3,14 @@
 //! Sheet and key are made from the same description, block by block, so that every number of a
 //! blank stands beside its answer in the key.
 
+use crate::build::{self, Task};
 use crate::entry::{Entry, Number};
-use crate::explanation::{Blank, Block, Cell, Explanation, Matrix, Part, Shape, Worked};
+use crate::explanation::{Blank, Blanks, Block, Cell, Explanation, Matrix, Part, Shape, Worked};
+use crate::expr::joined;
+use crate::printed::Lines;
+use crate::text::columns;
 use crate::words::{self, Words};
-use crate::{Lang, Settings, Subject, build, html, latex, markdown, text};
+use crate::{Lang, Settings, Subject, html, latex, markdown, text};
 use qkv::StepName;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -58,6 +62,8 @@ impl std::error::Error for NoExercise {}
 
 /// With more blanks than this only one row is asked for, if the caller chose none.
 const MANY_BLANKS: usize = 60;
+/// Two lines of so many characters fit beside each other when they are written by hand.
+const SHORT: usize = 32;
 /// More blanks than this are no exercise.
 const MOST_BLANKS: usize = 240;
 
@@ -190,9 +196,10 @@ impl Asked {
 }
 
 /// Makes both pages of a task's description.
-fn pages(task: &Explanation, settings: &Settings, past: usize, words: &dyn Words) -> Pages {
+fn pages(task: &Task, settings: &Settings, past: usize, words: &dyn Words) -> Pages {
     let mut maker = Maker {
         words,
+        digits: settings.digits,
         rows: settings.rows.as_deref(),
         past,
         results: results(task),
@@ -200,17 +207,18 @@ fn pages(task: &Explanation, settings: &Settings, past: usize, words: &dyn Words
         asked: Vec::new(),
     };
     let parts = task.parts.iter().filter(|part| is_asked(part));
+    let correction = Block::Paragraph(words.how_to_correct(settings.digits));
     let (sheets, keys) = parts.map(|part| maker.part(part)).unzip();
     Pages {
         sheet: Explanation {
-            title: task.title.clone(),
-            opening: task.opening.clone(),
+            title: words.exercise_title(),
+            opening: [&task.instructions[..], &task.problem].concat(),
             parts: sheets,
             data: None,
         },
         key: Explanation {
             title: words.key_title(),
-            opening: vec![Block::Paragraph(words.how_to_correct(settings.digits))],
+            opening: [&[correction][..], &task.problem].concat(),
             parts: keys,
             data: None,
         },
@@ -230,13 +238,34 @@ fn is_task(block: &Block) -> bool {
 }
 
 /// The steps whose numbers have lines.
-fn results(task: &Explanation) -> HashSet<&'static str> {
+fn results(task: &Task) -> HashSet<&'static str> {
     let blocks = task.parts.iter().flat_map(|part| &part.blocks);
     let entry = |block: &Block| match block {
         Block::Worked(worked) if is_task(block) => Some(worked.value.entry.as_ref()?.of),
         _ => None,
     };
     blocks.filter_map(entry).collect()
+}
+
+/// Puts matrices that follow each other side by side.
+fn beside(blocks: Vec<Block>) -> Vec<Block> {
+    let mut out: Vec<Block> = Vec::new();
+    for block in blocks {
+        match (out.pop(), block) {
+            (Some(Block::Matrix(one)), Block::Matrix(other)) => {
+                out.push(Block::Beside(vec![one, other]));
+            }
+            (Some(Block::Beside(mut several)), Block::Matrix(other)) => {
+                several.push(other);
+                out.push(Block::Beside(several));
+            }
+            (before, block) => {
+                out.extend(before);
+                out.push(block);
+            }
+        }
+    }
+    out
 }
 
 /// What becomes of a number of a matrix.
@@ -252,6 +281,7 @@ enum Place {
 
 struct Maker<'a> {
     words: &'a dyn Words,
+    digits: usize,
     /// The queries that are asked for, if not all.
     rows: Option<&'a [usize]>,
     /// Keys and values that were given before the first that is calculated.
@@ -281,6 +311,9 @@ impl Maker<'_> {
         for block in &part.blocks {
             self.push(block, &mut sheet, &mut key);
         }
+        for page in [&mut sheet, &mut key] {
+            page.blocks = beside(std::mem::take(&mut page.blocks));
+        }
         (sheet, key)
     }
 
@@ -294,9 +327,12 @@ impl Maker<'_> {
             return;
         };
         let number = self.number(Asked::Shape(step));
-        sheet.blocks.push(Block::Blank(Blank {
-            number,
-            label: self.words.shape_asked(&shape.steps, shape.axes),
+        sheet.blocks.push(Block::Blanks(Blanks {
+            lines: vec![Blank {
+                number,
+                label: self.words.shape_asked(&shape.steps, shape.axes),
+            }],
+            short: false,
         }));
         let answer = self.words.shape(&shape.steps, &shape.shape, shape.axes);
         key.blocks.push(Block::Item(format!("({number}) {answer}")));
@@ -312,10 +348,7 @@ impl Maker<'_> {
                 if let Some(entry) = &worked.value.entry {
                     self.numbers.insert(entry.clone(), number);
                 }
-                sheet.blocks.push(Block::Blank(Blank {
-                    number,
-                    label: worked.label.clone(),
-                }));
+                self.push_blank(number, worked, &mut sheet.blocks);
                 key.blocks.push(Block::Worked(Worked {
                     number: Some(number),
                     ..worked.clone()
@@ -329,6 +362,30 @@ impl Maker<'_> {
                 key.blocks.push(block.clone());
             }
         }
+    }
+
+    /// Adds a line to those before it.
+    fn push_blank(&self, number: usize, worked: &Worked, blocks: &mut Vec<Block>) {
+        let short = self.length(worked) <= SHORT;
+        let blank = Blank {
+            number,
+            label: worked.label.clone(),
+        };
+        match blocks.last_mut() {
+            Some(Block::Blanks(blanks)) if blanks.short == short => blanks.lines.push(blank),
+            _ => blocks.push(Block::Blanks(Blanks {
+                lines: vec![blank],
+                short,
+            })),
+        }
+    }
+
+    /// Characters of `label = calculation = result`.
+    fn length(&self, worked: &Worked) -> usize {
+        let line = Lines::new(self.digits, self.words).line(worked);
+        let last = line.pieces.iter().rev().take(2);
+        let pieces = last.map(|(_, tokens)| columns(&joined(tokens)) + 3);
+        columns(&line.label) + pieces.sum::<usize>()
     }
 
     /// Without the rows that are not asked for.

@@ -51,8 +51,7 @@ pub(crate) enum Block {
     /// Matrices to compare, side by side where there is room.
     Beside(Vec<Matrix>),
     Worked(Worked),
-    /// A line of an exercise, with room for its calculation.
-    Blank(Blank),
+    Blanks(Blanks),
     HeatMap(HeatMap),
     /// Something that needs attention.
     Warning(String),
@@ -88,6 +87,14 @@ pub(crate) struct Worked {
     pub value: Number,
     /// Decimals that this line shows beyond the usual ones.
     pub more_digits: usize,
+}
+
+/// Lines of an exercise, with room for their calculations.
+#[derive(Clone, Debug)]
+pub(crate) struct Blanks {
+    pub lines: Vec<Blank>,
+    /// Whether half the width of a page is room enough.
+    pub short: bool,
 }
 
 /// `(7) label = ____`.

@@ -8,7 +8,7 @@ mod heat;
 mod markup;
 
 use crate::build;
-use crate::explanation::{Blank, Block, Cell, Explanation, Matrix, Part, Worked};
+use crate::explanation::{Blank, Blanks, Block, Cell, Explanation, Matrix, Part, Worked};
 use crate::expr::Token;
 use crate::notation::equations;
 use crate::printed::{self, Lines};
@@ -46,7 +46,11 @@ pub(crate) fn page(explanation: &Explanation, settings: &Settings, words: &dyn W
     page.push("<main id=\"main\">\n");
     page.push(&format!("<h1>{}</h1>\n", escaped(&explanation.title)));
     page.blocks(&explanation.opening);
-    page.controls();
+    // There is nothing to follow on a sheet.
+    let sheet = explanation.data.is_some();
+    if !sheet {
+        page.controls();
+    }
     for (number, part) in explanation.parts.iter().enumerate() {
         page.part(number + 1, part);
     }
@@ -54,8 +58,11 @@ pub(crate) fn page(explanation: &Explanation, settings: &Settings, words: &dyn W
     if let Some(data) = &explanation.data {
         page.push(&format!("<!-- {data} -->\n"));
     }
-    page.origin();
-    page.push(&format!("<script>\n{SCRIPT}</script>\n</body>\n</html>\n"));
+    if !sheet {
+        page.origin();
+        page.push(&format!("<script>\n{SCRIPT}</script>\n"));
+    }
+    page.push("</body>\n</html>\n");
     page.out
 }
 
@@ -166,7 +173,6 @@ impl Page<'_> {
         match block {
             Block::Item(text) => return self.item(text),
             Block::Worked(worked) => return self.worked(worked),
-            Block::Blank(blank) => return self.blank(blank),
             Block::Finding(block) => return self.block(block),
             _ => self.open(Open::Nothing),
         }
@@ -181,6 +187,7 @@ impl Page<'_> {
                     "<p class=\"warning\"><strong>{mark}</strong> {text}</p>\n"
                 ));
             }
+            Block::Blanks(blanks) => self.blanks(blanks),
             Block::Matrix(matrix) => self.matrix(matrix),
             Block::Beside(matrices) => {
                 self.push("<div class=\"beside\">\n");
@@ -192,7 +199,7 @@ impl Page<'_> {
                 let html = heat::table(map, self.maps, self.digits, self.words);
                 self.push(&html);
             }
-            Block::Item(_) | Block::Worked(_) | Block::Blank(_) | Block::Finding(_) => {}
+            Block::Item(_) | Block::Worked(_) | Block::Finding(_) => {}
         }
     }
 
@@ -263,14 +270,20 @@ impl Page<'_> {
         self.push(&html);
     }
 
-    fn blank(&mut self, blank: &Blank) {
-        self.open(Open::Lines);
-        let (number, label) = (blank.number, marked(&blank.label));
-        let what = self.words.blank();
-        self.push(&format!(
-            "<p class=\"blank\"><span>({number}) {label} =</span> {}</p>\n",
-            room(what)
-        ));
+    fn blanks(&mut self, blanks: &Blanks) {
+        let class = if blanks.short {
+            "blanks short"
+        } else {
+            "blanks"
+        };
+        self.push(&format!("<div class=\"{class}\">\n"));
+        for Blank { number, label } in &blanks.lines {
+            let (label, room) = (marked(label), room(self.words.blank()));
+            self.push(&format!(
+                "<p><span>({number}) {label} =</span> {room}</p>\n"
+            ));
+        }
+        self.push("</div>\n");
     }
 
     fn matrix(&mut self, matrix: &Matrix) {

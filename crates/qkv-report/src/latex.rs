@@ -7,7 +7,7 @@ mod figure;
 mod prose;
 
 use crate::build;
-use crate::explanation::{Blank, Block, Explanation, HeatMap, Matrix, Part, Worked};
+use crate::explanation::{Blank, Blanks, Block, Explanation, HeatMap, Matrix, Part, Worked};
 use crate::expr::{Token, joined};
 use crate::notation::{equations, is_sentence, to_tex};
 use crate::number::shown;
@@ -38,7 +38,8 @@ const COMMON: &str = r"\usepackage{amsmath}
 \renewcommand{\arraystretch}{1.1}
 \newcommand{\result}[1]{\mathbf{#1}}
 \newcommand{\remark}[1]{{\small\color{black!65}#1}}
-% Where a learner writes.
+% Where a learner writes: lines of a share of the width, and in matrices.
+\newcommand{\blank}[2]{\makebox[#1\linewidth][s]{\rule{0pt}{8mm}#2 \hrulefill}}
 \newcommand{\room}{\underline{\hspace{14mm}}}
 ";
 
@@ -154,7 +155,7 @@ impl Page<'_> {
                 self.paragraph(&format!("\\textbf{{{mark}}} {}", mixed(text)));
             }
             Block::Worked(worked) => self.worked(worked),
-            Block::Blank(blank) => self.blank(blank),
+            Block::Blanks(blanks) => self.blanks(blanks),
             Block::Matrix(matrix) => self.matrices(std::slice::from_ref(matrix)),
             Block::Beside(matrices) => self.matrices(matrices),
             Block::HeatMap(map) => self.heat_map(map),
@@ -210,12 +211,17 @@ impl Page<'_> {
         self.push(&format!("\\worked{{${tex}${remark}}}"));
     }
 
-    fn blank(&mut self, blank: &Blank) {
-        let label = unbroken(&to_tex(&blank.label));
-        let number = blank.number;
-        self.push(&format!(
-            "\\worked{{\\rule{{0pt}}{{8mm}}({number}) ${label} =$ \\hrulefill}}"
-        ));
+    fn blanks(&mut self, blanks: &Blanks) {
+        let width = if blanks.short { "0.47" } else { "1" };
+        for (at, Blank { number, label }) in blanks.lines.iter().enumerate() {
+            let left = blanks.short && at % 2 == 0 && at + 1 < blanks.lines.len();
+            let end = if left { "\\hfill" } else { "\\par" };
+            let label = mixed(label);
+            self.push(&format!(
+                "\\blank{{{width}}}{{({number}) {label} $=$}}{end}"
+            ));
+        }
+        self.push("\\smallskip");
     }
 
     fn matrices(&mut self, matrices: &[Matrix]) {

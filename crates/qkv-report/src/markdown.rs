@@ -95,12 +95,14 @@ impl Page<'_> {
                     self.push(&line);
                 }
             }
-            Block::Blank(blank) => {
-                if self.last == Kind::Code {
-                    self.out.push('\n');
+            Block::Blanks(blanks) => {
+                for blank in &blanks.lines {
+                    if self.last == Kind::Code {
+                        self.out.push('\n');
+                    }
+                    self.separate(Kind::Code);
+                    self.push(&printed::blank(blank, self.settings.width));
                 }
-                self.separate(Kind::Code);
-                self.push(&printed::blank(blank, self.settings.width));
             }
             Block::Finding(block) => self.block(block),
             Block::Paragraph(text) => {

@@ -113,7 +113,7 @@ impl Page<'_> {
             Block::Finding(block) => return self.block(block),
             Block::Paragraph(_) | Block::Formula(_) | Block::Heading(_) => Kind::Paragraph,
             Block::Item(_) | Block::Worked(_) | Block::Warning(_) => Kind::Line,
-            Block::Matrix(_) | Block::Beside(_) | Block::HeatMap(_) | Block::Blank(_) => {
+            Block::Matrix(_) | Block::Beside(_) | Block::HeatMap(_) | Block::Blanks(_) => {
                 Kind::Figure
             }
         };
@@ -141,9 +141,14 @@ impl Page<'_> {
             }
             Block::Finding(_) => {}
             Block::Worked(worked) => self.worked(worked),
-            Block::Blank(blank) => {
-                let line = printed::blank(blank, self.width - INDENT);
-                self.line(INDENT, &line, Style::Plain);
+            Block::Blanks(blanks) => {
+                for (at, blank) in blanks.lines.iter().enumerate() {
+                    if at > 0 {
+                        self.out.push('\n');
+                    }
+                    let line = printed::blank(blank, self.width - INDENT);
+                    self.line(INDENT, &line, Style::Plain);
+                }
             }
             Block::Matrix(matrix) => self.matrices(std::slice::from_ref(matrix)),
             Block::Beside(matrices) => self.matrices(matrices),

@@ -5,10 +5,11 @@
 #[allow(dead_code)]
 mod common;
 
-use common::{settings, with_matrices, with_problem};
+use common::{settings, with_gradient, with_matrices, with_problem};
 use qkv::Block;
 use qkv_report::{Lang, NoExercise, Paper, Subject, exercise, json};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// Wide enough that no line is broken.
 const WIDTH: usize = 2000;
@@ -106,6 +107,7 @@ fn check(subject: &Subject<'_>, lang: Lang, paper: Paper, seed: u64) -> Option<u
             );
         }
     }
+    check_solvable(&made.sheet, &answers, &asked, seed);
     // Worked lines are the key's alone.
     for line in made.sheet.lines().filter(|line| line.contains('≈')) {
         let constant = line.contains("2.7183")
@@ -115,6 +117,55 @@ fn check(subject: &Subject<'_>, lang: Lang, paper: Paper, seed: u64) -> Option<u
         assert!(constant, "seed {seed}: {line}");
     }
     Some(asked.len())
+}
+
+/// Numbers without their signs.
+fn numbers(text: &str) -> HashSet<String> {
+    let part = |c: char| c.is_ascii_digit() || c == '.' || "×⁰¹²³⁴⁵⁶⁷⁸⁹⁻∞".contains(c);
+    text.split(|c| !part(c))
+        .map(|word| match word.contains('×') {
+            true => word,
+            false => word.trim_end_matches(|c: char| !c.is_ascii_digit()), // a square, a full stop
+        })
+        .map(str::to_owned)
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+/// Each calculation of the key begins with numbers that the sheet gives or asks for before.
+fn check_solvable(sheet: &str, answers: &[(usize, &str)], asked: &[&str], seed: u64) {
+    let given = sheet.split("{\"qkv\":").next().unwrap();
+    let mut known = numbers(given);
+    for ((number, line), name) in answers.iter().zip(asked) {
+        if name.starts_with("shape of ") {
+            continue;
+        }
+        let remark = [" [", " 〔"]
+            .iter()
+            .filter_map(|mark| line.find(mark))
+            .min();
+        let line = &line[..remark.unwrap_or(line.len())];
+        let (rest, value) = line.rsplit_once(['=', '≈']).unwrap();
+        // After the label, which may be a formula itself.
+        let label = blank_label(sheet, *number);
+        let first = rest[label.len()..].trim_start_matches([' ', '=', '≈', '\u{a0}']);
+        let first = first.split(['=', '≈']).next().unwrap();
+        // The angle of a position is worked out from the formula.
+        let wave = first.find(" + sin(").or(first.find(" + cos("));
+        for needed in numbers(&first[..wave.unwrap_or(first.len())]) {
+            assert!(
+                known.contains(&needed),
+                "seed {seed}: where does {needed} of {line} come from?\n{sheet}"
+            );
+        }
+        known.extend(numbers(value));
+    }
+}
+
+fn blank_label(sheet: &str, number: usize) -> &str {
+    let mut lines = sheet.lines().filter_map(numbered);
+    let (_, line) = lines.find(|(found, _)| *found == number).unwrap();
+    line.rsplit_once(" = ").unwrap().0
 }
 
 #[test]
@@ -128,6 +179,20 @@ fn five_hundred_problems_with_every_option() {
         });
     }
     assert!(made > 400, "{made} of 500 problems made a sheet");
+}
+
+#[test]
+fn gradients_too() {
+    let mut made = 0;
+    for seed in 0..200 {
+        with_problem(seed, |problem| {
+            with_gradient(problem, seed, |subject| {
+                let lang = [Lang::En, Lang::Zh][seed as usize % 2];
+                made += usize::from(check(subject, lang, Paper::Text, seed).is_some());
+            });
+        });
+    }
+    assert!(made > 20, "{made} of 200 problems made a sheet");
 }
 
 #[test]

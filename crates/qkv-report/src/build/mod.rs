@@ -5,7 +5,6 @@ mod beside;
 mod closing;
 mod contrast;
 mod decode;
-mod leaders;
 mod merge;
 mod next_token;
 mod opening;
@@ -19,7 +18,7 @@ mod task;
 mod values;
 mod visibility;
 
-use crate::explanation::{Explanation, Part};
+use crate::explanation::{Block, Explanation, Part};
 use crate::words::Words;
 use crate::{Settings, Subject};
 use run::Run;
@@ -44,20 +43,23 @@ pub(crate) fn explain(
     }
 }
 
-/// The same calculation as a task, results still in it; none if it is too large for a pencil.
-pub(crate) fn task(
-    subject: &Subject<'_>,
-    settings: &Settings,
-    words: &dyn Words,
-) -> Option<Explanation> {
+/// A calculation to be left to a learner, results still in it.
+pub(crate) struct Task {
+    pub instructions: Vec<Block>,
+    /// Which sizes, options and queries.
+    pub problem: Vec<Block>,
+    pub parts: Vec<Part>,
+}
+
+/// The same calculation as a task; none if it is too large for a pencil.
+pub(crate) fn task(subject: &Subject<'_>, settings: &Settings, words: &dyn Words) -> Option<Task> {
     let run = Run::new(subject, settings, words);
     let mut parts = parts(&run);
     task::add_exp(&run, &mut parts);
-    (!run.large).then(|| Explanation {
-        title: words.exercise_title(),
-        opening: task::opening(&run),
+    (!run.large).then(|| Task {
+        instructions: task::instructions(&run),
+        problem: task::problem(&run),
         parts,
-        data: None,
     })
 }
 

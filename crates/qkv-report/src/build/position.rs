@@ -95,6 +95,10 @@ fn norms(run: &Run<'_>) -> Part {
 }
 
 fn push_norm(run: &Run<'_>, side: &Side, norm: &RmsNorm, part: &mut Part) {
+    let gain = norm.gain.iter().map(|gain| Number::from(*gain)).collect();
+    let name = format!("gain {}", side.letter.to_uppercase());
+    part.blocks.push(run.matrix(name, ' ', None, vec![gain]));
+    part.blocks.push(worked("eps", vec![], norm.eps));
     for [b, h] in side.groups(run) {
         part.blocks.push(side.heading(run, [b, h]));
         for i in side.rows(run) {
@@ -164,6 +168,8 @@ fn rotation(run: &Run<'_>, rotary: &Rotary) -> Part {
             part.blocks.push(side.heading(run, [b, h]));
             for i in side.rows(run) {
                 let place = place(run, &side, b, i);
+                let label = format!("p[{}{i}]", side.letter);
+                part.blocks.push(worked(label, vec![], place as f64));
                 for (pair, &frequency) in frequencies.iter().enumerate() {
                     if run.columns(frequencies.len()).contains(&pair) {
                         let turn = Turn {

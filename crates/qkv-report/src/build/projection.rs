@@ -35,8 +35,12 @@ fn given(run: &Run<'_>) -> Part {
             }
             if h < run.heads {
                 part.blocks.extend(run.group_heading([b, h]));
-                part.blocks
-                    .push(run.step_matrix("Q", 'q', None, StepName::Q, &[b, h]));
+                part.blocks.push(run.matrix(
+                    "Q".into(),
+                    'q',
+                    None,
+                    run.slice(StepName::Q, &[b, h]),
+                ));
             }
             let kv_head = run.kv_head(h);
             let first_user = h == 0 || kv_head != run.kv_head(h - 1);
@@ -109,6 +113,13 @@ fn push_sinusoidal(
     let &[batch, length, width] = tokens.shape() else {
         return;
     };
+    let one_of_two = matches!(
+        run.subject.origin,
+        Origin::Projected {
+            context: Some(_),
+            ..
+        }
+    );
     for b in shown_entries(run, batch) {
         if batch > 1 {
             let heading = run.words.group(Some(b), None, None);
@@ -117,7 +128,9 @@ fn push_sinusoidal(
         let before = rows(token_name(letter), tokens, &[b]);
         let name = letter.to_uppercase().to_string();
         part.blocks.push(run.matrix(name, letter, None, before));
-        for t in shown_tokens(run, length, letter == 'x') {
+        // In self-attention every token makes a key too.
+        let queries = letter == 'x' && one_of_two;
+        for t in shown_tokens(run, length, queries) {
             for c in run.columns(width) {
                 let even = c - c % 2;
                 let angle = (first + t) as f64 / 10000_f64.powf(even as f64 / width as f64);
@@ -313,18 +326,11 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
         bias: one.linear.bias().is_some(),
     })));
     push_linear(run, one.linear, one.name.to_ascii_uppercase(), part);
-    // Row t of the projection, before it is cut into heads.
-    let whole = |b: usize, t: usize| -> Vec<Number> {
+    // A row of the step, before it is cut into heads; the cached ones come first.
+    let whole = |b: usize, row: usize| -> Vec<Number> {
+        let width = one.head_dim.max(1);
         (0..out_width)
-            .map(|c| {
-                let at = [
-                    b,
-                    c / one.head_dim.max(1),
-                    one.past + t,
-                    c % one.head_dim.max(1),
-                ];
-                run.entry(one.step, &at)
-            })
+            .map(|c| run.entry(one.step, &[b, c / width, row, c % width]))
             .collect()
     };
     for b in shown_entries(run, batch) {
@@ -333,7 +339,7 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
                 .push(Block::Heading(words.group(Some(b), None, None)));
         }
         for t in shown_tokens(run, length, one.name == 'q') {
-            let row = whole(b, t);
+            let row = whole(b, one.past + t);
             let input = one.row(run, b, t);
             for c in run.columns(out_width) {
                 part.blocks.push(worked(
@@ -362,14 +368,9 @@ fn push_projection(run: &Run<'_>, one: &One<'_>, part: &mut Part) {
             part.blocks
                 .push(Block::Item(words.other_columns(out_width)));
         }
-        let values: Vec<Vec<Number>> = (0..length).map(|t| whole(b, t)).collect();
-        if one.past == 0 {
-            part.blocks
-                .push(run.matrix(capital.clone(), one.name, None, values));
-        } else if one.heads == 1 {
-            part.blocks
-                .push(run.step_matrix(&capital, one.name, None, one.step, &[b, 0]));
-        }
+        let values = (0..one.past + length).map(|row| whole(b, row)).collect();
+        part.blocks
+            .push(run.matrix(capital.clone(), one.name, None, values));
     }
     if one.heads > 1 {
         part.blocks.push(Block::Item(words.split_columns(

@@ -1,11 +1,11 @@
 //! From queries and keys to the scores that enter the softmax.
 
-use super::leaders::Largest;
 use super::run::{Run, finding, worked};
 use super::visibility;
+use crate::entry::Number;
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, Function, call, dot, minus, num, over, times};
-use qkv::{Scale, StepName};
+use qkv::{AnyView, Scale, StepName};
 
 pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
     let mut parts = vec![scores(run), scaled(run)];
@@ -60,26 +60,31 @@ fn scores(run: &Run<'_>) -> Part {
         )
     });
     if let (Some(&[b, h]), Some(&i)) = (run.groups.first(), run.rows.first()) {
-        part.blocks.extend(best_match(run, [b, h, i]).map(finding));
+        let row = run
+            .step(StepName::Scores)
+            .map_or(&[][..], |s| s.row(&[b, h, i]));
+        part.blocks.extend(best_match(run, i, row).map(finding));
     }
     part
 }
 
 /// Which key a query matches best, in the run's numbers.
-fn best_match(run: &Run<'_>, [b, h, i]: [usize; 3]) -> Option<String> {
-    let row = run.step(StepName::Scores)?.row(&[b, h, i]);
-    let numbers: Vec<(usize, f64)> = row.iter().copied().enumerate().collect();
-    if row.len() < 2 || row.iter().any(|score| !score.is_finite()) {
+fn best_match(run: &Run<'_>, i: usize, row: &[f64]) -> Option<String> {
+    if row.iter().any(|score| !score.is_finite()) {
         return None;
     }
-    let best = Largest::of(&numbers, |score| run.show(score))?;
-    let others = numbers.iter().filter(|(j, _)| !best.keys.contains(j));
-    let next = others.max_by(|a, b| a.1.total_cmp(&b.1));
-    let next = next.map(|(j, score)| (*j, run.show(*score)));
-    let next = next.as_ref().map(|(j, score)| (*j, score.as_str()));
-    let group = run.group_name([b, h]);
-    let words = run.words;
-    Some(words.best_match(group.as_deref(), i, &best.leaders(), next))
+    let mut order: Vec<usize> = (0..row.len()).collect();
+    order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
+    let (&first, &second) = (order.first()?, order.get(1)?);
+    let score = run.show(row[first]);
+    if row[first] == row[second] {
+        let equal = order.iter().filter(|&&j| row[j] == row[first]).count();
+        return Some(run.words.equal_matches(i, equal, row.len(), &score));
+    }
+    Some(
+        run.words
+            .best_match(i, first, &score, second, &run.show(row[second])),
+    )
 }
 
 fn scaled(run: &Run<'_>) -> Part {
@@ -141,6 +146,25 @@ fn capped(run: &Run<'_>) -> Part {
     part
 }
 
+/// The bias that was given: once, or for each head if they differ.
+fn push_bias(run: &Run<'_>, bias: &AnyView<'_>, part: &mut Part) {
+    let of = |[b, h]: [usize; 2]| -> Vec<Vec<Number>> {
+        let row = |i| (0..run.keys).map(move |j| Number::from(bias.get([b, h, i, j])));
+        (0..run.queries).map(|i| row(i).collect()).collect()
+    };
+    let Some(&first) = run.groups.first() else {
+        return;
+    };
+    let differ = run.groups.iter().any(|&group| of(group) != of(first));
+    for &group in run.groups.iter().take(if differ { usize::MAX } else { 1 }) {
+        if differ {
+            part.blocks.extend(run.group_heading(group));
+        }
+        part.blocks
+            .push(run.matrix("bias".into(), 'q', Some('k'), of(group)));
+    }
+}
+
 fn biased(run: &Run<'_>) -> Part {
     let attention = &run.subject.block.attention;
     let before = run.last_of(&[StepName::Scaled, StepName::Capped]);
@@ -172,6 +196,9 @@ fn biased(run: &Run<'_>) -> Part {
                 .collect();
             part.blocks.push(Block::Item(words.positions(&places)));
         }
+    }
+    if let (Some(bias), false) = (&bias, run.large) {
+        push_bias(run, bias, &mut part);
     }
     each(run, &mut part, StepName::Biased, "b", |at| {
         let [b, h, i, j] = at;

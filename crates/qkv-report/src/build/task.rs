@@ -5,21 +5,25 @@ use super::run::Run;
 use crate::explanation::{Block, Cell, Matrix, Part};
 use qkv::StepName;
 
-/// What is to be done, and with which sizes and options.
-pub(super) fn opening(run: &Run<'_>) -> Vec<Block> {
+/// What is to be done.
+pub(super) fn instructions(run: &Run<'_>) -> Vec<Block> {
     let words = run.words;
-    let mut blocks = vec![
+    vec![
         Block::Paragraph(words.name_and_date()),
         Block::Paragraph(words.task()),
         Block::Item(words.where_to_write()),
         Block::Item(words.rounding(run.digits)),
         Block::Item(words.notation()),
-    ];
-    if run.rows_chosen && run.rows.len() < run.queries {
-        blocks.push(Block::Item(words.rows_asked(&run.rows)));
-    }
-    blocks.extend(sizes(run));
+    ]
+}
+
+/// With which sizes and options, for which queries.
+pub(super) fn problem(run: &Run<'_>) -> Vec<Block> {
+    let mut blocks = sizes(run);
     blocks.extend(options(run));
+    if run.rows_chosen && run.rows.len() < run.queries {
+        blocks.push(Block::Paragraph(run.words.rows_asked(&run.rows)));
+    }
     blocks
 }
 

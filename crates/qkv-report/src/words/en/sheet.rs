@@ -37,12 +37,13 @@ impl Sheet for English {
         )
     }
     fn notation(&self) -> String {
-        "Counting starts at 0: q0 is the first query, s[0,1] the number in row 0, column 1.".into()
+        "Counting starts at 0: q0 is the first query, s[0,1] the number in row 0, column 1; Σ w[0,·] \
+         is the sum of row 0.".into()
     }
     fn rows_asked(&self, rows: &[usize]) -> String {
         match rows {
-            [row] => format!("The problem is long: only query {row} is worked out."),
-            _ => format!("Only queries {} are worked out.", list(rows, ", ")),
+            [row] => format!("Only query {row} is asked for."),
+            _ => format!("Only queries {} are asked for.", list(rows, ", ")),
         }
     }
     fn shape_asked(&self, steps: &[&str], axes: &str) -> String {

@@ -32,13 +32,10 @@ impl Sheet for Chinese {
         )
     }
     fn notation(&self) -> String {
-        "所有编号都从0开始：q0是第一个查询，s[0,1]是第0行第1列的数。".into()
+        "所有编号都从0开始：q0是第一个查询，s[0,1]是第0行第1列的数，Σ w[0,·]是第0行之和。".into()
     }
     fn rows_asked(&self, rows: &[usize]) -> String {
-        match rows {
-            [row] => format!("题目较长，只需计算查询{row}。"),
-            _ => format!("只需计算查询{}。", list(rows, "、")),
-        }
+        format!("只需计算查询{}。", list(rows, "、"))
     }
     fn shape_asked(&self, steps: &[&str], axes: &str) -> String {
         format!("{}的形状〔{axes}〕", steps.join("和"))
