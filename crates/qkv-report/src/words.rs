@@ -6,6 +6,7 @@
 pub(crate) mod backward;
 mod contrast;
 mod en;
+mod findings;
 mod page;
 mod runs;
 mod sheet;
@@ -13,6 +14,7 @@ mod tokens;
 mod zh;
 
 pub(crate) use contrast::{Contrasts, Factors, Same};
+pub(crate) use findings::{Findings, Heaviest, Leaders, Mix};
 pub(crate) use runs::SecondRun;
 pub(crate) use sheet::Sheet;
 pub(crate) use tokens::TokenWords;
@@ -100,17 +102,11 @@ pub(crate) trait Back {
     fn heading_checks(&self) -> String;
     fn check_shapes(&self, queries: usize, keys: usize, dk: usize, dv: usize) -> String;
     fn check_scale(&self, usual: bool, dk: usize, factor: &str) -> String;
-    fn check_softmax(&self, masked: bool, sinks: bool) -> String;
-    fn check_row(
-        &self,
-        group: Option<&str>,
-        i: usize,
-        total: &str,
-        best: Option<(usize, String)>,
-    ) -> String;
+    /// `masked` is none where there are no keys.
+    fn check_softmax(&self, masked: Option<bool>, sinks: bool) -> String;
     fn check_output(&self, dv: usize) -> String;
     fn heading_warnings(&self) -> String;
-    fn warn_empty_row(&self, group: Option<&str>, i: usize) -> String;
+    fn warn_empty_row(&self, group: Option<&str>, i: usize, keys: usize) -> String;
     fn warn_more_rows(&self, more: usize) -> String;
     fn warn_not_finite(&self, group: Option<&str>, i: usize, nan: bool, cause: &str) -> String;
     fn cause_query(&self, i: usize, value: &str) -> String;
@@ -123,7 +119,7 @@ pub(crate) trait Back {
 
 /// Every sentence of a language.
 pub(crate) trait Words:
-    Front + Back + Backward + Sheet + Contrasts + SecondRun + Page + TokenWords
+    Front + Back + Findings + Backward + Sheet + Contrasts + SecondRun + Page + TokenWords
 {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;
@@ -161,8 +157,6 @@ pub(crate) trait Words:
     // Scores
     fn heading_scores(&self) -> String;
     fn scores(&self, prepared: bool, dk: usize) -> String;
-    fn best_match(&self, i: usize, first: usize, score: &str, second: usize, next: &str) -> String;
-    fn equal_matches(&self, i: usize, equal: usize, keys: usize, score: &str) -> String;
     fn heading_scaled(&self) -> String;
     fn scaled_by_root(&self, dk: usize, root: &str, factor: &str) -> String;
     fn scaled_by_factor(&self, factor: &str, dk: usize, usual: &str) -> String;
@@ -192,15 +186,6 @@ pub(crate) trait Words:
     fn sink_term(&self) -> String;
     fn empty_row(&self) -> String;
     fn no_share(&self, keys: &[usize]) -> String;
-    fn row_meaning(
-        &self,
-        i: usize,
-        best: usize,
-        share: &str,
-        kept: usize,
-        left: &str,
-        sinks: bool,
-    ) -> String;
     fn heat_map(&self, group: Option<&str>) -> String;
     fn legend(&self, largest: &str) -> String;
     fn merged_cells(&self, rows: usize, columns: usize) -> String;
@@ -211,8 +196,6 @@ pub(crate) trait Words:
     fn heading_output(&self) -> String;
     fn output(&self, dv: usize, masked: bool) -> String;
     fn empty_output(&self, i: usize) -> String;
-    fn output_meaning(&self, i: usize, best: usize, share: &str, kept: usize, near: bool)
-    -> String;
     fn heading_lse(&self) -> String;
     fn lse(&self, sinks: bool) -> String;
 

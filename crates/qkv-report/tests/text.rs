@@ -335,7 +335,10 @@ fn one_row_chosen() {
         };
         let text = text(subject, &settings);
         has(&text, "Query 1 asks");
-        has(&text, "Query 1 gives 38.37% to key");
+        has(
+            &text,
+            "Query 1 gives the same share, 38.37%, to each of keys 1, 2",
+        );
         has(&text, "Row 1 puts");
         assert!(
             !text.contains("o[0,0]") && !text.contains("Query 0"),

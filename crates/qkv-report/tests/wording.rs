@@ -4,7 +4,8 @@
 #[allow(dead_code)]
 mod common;
 
-use common::{settings, with_gradient, with_problem};
+use common::{settings, with_gradient, with_matrices, with_problem};
+use qkv::{Attention, Block, Dropout, Mask, Sinks, View};
 use qkv_report::{Lang, text};
 
 fn is_chinese(c: char) -> bool {
@@ -38,4 +39,244 @@ fn chinese_has_one_word_for_a_thing_and_no_spaces_around_latin() {
             });
         });
     }
+}
+
+/// Both languages of attention over queries, keys and values of one column.
+fn columns(block: &Block<'_>, q: &[f64], k: &[f64], v: &[f64]) -> [String; 2] {
+    let three = [(q, [q.len(), 1]), (k, [k.len(), 1]), (v, [v.len(), 1])];
+    let mut out = [String::new(), String::new()];
+    with_matrices(block, three, |subject| {
+        out = [Lang::En, Lang::Zh].map(|lang| text(subject, &settings(lang, 1000)));
+    });
+    out
+}
+
+#[track_caller]
+fn says(text: &[String; 2], english: &str, chinese: &str) {
+    for (text, what) in text.iter().zip([english, chinese]) {
+        assert!(text.contains(what), "no {what:?} in\n{text}");
+    }
+}
+
+#[track_caller]
+fn says_not(text: &[String; 2], english: &str, chinese: &str) {
+    for (text, what) in text.iter().zip([english, chinese]) {
+        assert!(!text.contains(what), "{what:?} in\n{text}");
+    }
+}
+
+/// Value 1 has 52%, but value 0 is nearer to the output.
+#[test]
+fn nearer_is_said_only_where_it_is_true() {
+    let block = Block::default();
+    let plain = Block {
+        attention: Attention {
+            scale: qkv::Scale::Factor(1.0),
+            ..Attention::default()
+        },
+        ..Block::default()
+    };
+    let text = columns(&plain, &[1.0], &[0.0, 4.0, 3.9], &[1.0, 0.0, 100.0]);
+    says(
+        &text,
+        "Row 0 puts 52.00% on key 1, so value 1 counts most in its output.",
+        "第0行把52.00%放在键1上，所以输出中值1所占份额最大。",
+    );
+    says_not(&text, "nearer", "更近");
+    let equal = columns(&block, &[1.0], &[0.0, 1.0], &[5.0, 5.0]);
+    says(
+        &equal,
+        "so value 1 counts most",
+        "所以输出中值1所占份额最大",
+    );
+    let near = columns(&block, &[1.0], &[0.0, 1.0], &[5.0, 6.0]);
+    says(
+        &near,
+        "Row 0 puts 73.11% on key 1, and its output lies nearer to value 1 than to the other.",
+        "第0行把73.11%放在键1上，输出离值1比离另一个值更近。",
+    );
+}
+
+#[test]
+fn ties_are_ties() {
+    let block = Block::default();
+    let all = columns(&block, &[0.0], &[0.0, 1.0, 2.0], &[3.0, 4.0, 5.0]);
+    says(
+        &all,
+        "Query 0 asks, and all 3 keys match it equally, with 0.",
+        "查询0与全部3个键同样匹配，得分都是0。",
+    );
+    says(
+        &all,
+        "Query 0 gives all 3 keys the same share, 33.33% each.",
+        "查询0给全部3个键同样多的份额，各33.33%。",
+    );
+    says(
+        &all,
+        "Row 0 puts 33.33% on each of its 3 keys: its output is the average of their values.",
+        "第0行在3个键上各放33.33%：输出就是这些值的平均。",
+    );
+    says(
+        &all,
+        "row 0: sum 1, every weight 0.3333",
+        "第0行：和为1，权重都是0.3333",
+    );
+    let two = columns(&block, &[1.0], &[1.0, 1.0], &[3.0, 4.0]);
+    says(
+        &two,
+        "gives both keys the same share, 50% each",
+        "全部2个键同样多的份额，各50%",
+    );
+    // Two of three share the first place.
+    let some = columns(&block, &[1.0], &[1.0, 1.0, 0.0], &[3.0, 4.0, 5.0]);
+    says(
+        &some,
+        "keys 0, 1 match it best, equally with 1",
+        "查询0与键0、1并列最匹配，得分都是1",
+    );
+    says(
+        &some,
+        "Query 0 gives the same share, 42.23%, to each of keys 0, 1; no other key gets as much.",
+        "查询0给键0、1同样多的份额，各42.23%，并列最大。",
+    );
+    says(
+        &some,
+        "largest weight 0.4223 at keys 0, 1",
+        "最大权重0.4223在键0、1",
+    );
+    says(
+        &some,
+        "42.23% on each of keys 0, 1, its largest shares",
+        "在键0、1上各放42.23%",
+    );
+    // Different, but not as they are printed.
+    let nearly = columns(&block, &[1.0], &[1.0, 1.000_001], &[3.0, 4.0]);
+    says(
+        &nearly,
+        "both keys almost the same share, 50.00% each",
+        "几乎同样多的份额，各50.00%",
+    );
+    let sink = Block {
+        attention: Attention {
+            sinks: Some(Sinks(vec![1.0])),
+            ..Attention::default()
+        },
+        ..Block::default()
+    };
+    let sink = columns(&sink, &[1.0], &[1.0, 1.0], &[3.0, 4.0]);
+    says(
+        &sink,
+        "gives both keys the same share, 33.33% each; 33.33% goes to the sink, to no key at all.",
+        "各33.33%；33.33%归sink，不属于任何键。",
+    );
+}
+
+#[test]
+fn one_value_is_no_blend() {
+    let mut alone = 0;
+    let mut nothing = 0;
+    for seed in 0..40 {
+        let block = Block {
+            attention: Attention {
+                dropout: Some(Dropout { p: 0.5, seed }),
+                ..Attention::default()
+            },
+            ..Block::default()
+        };
+        let text = columns(&block, &[0.0], &[0.0, 1.0, 2.0, 3.0], &[3.0, 4.0, 5.0, 6.0]);
+        let dropped = |line: &&str| line.contains("w'[0,") && line.ends_with("·0 = 0");
+        let zeros = text[0].lines().filter(dropped).count();
+        match zeros {
+            3 => {
+                alone += 1;
+                says(&text, "alone: its output is value", "输出就是值");
+                says(&text, " times 0.5.", "乘以0.5。");
+            }
+            4 => {
+                nothing += 1;
+                says(
+                    &text,
+                    "Nothing is left of row 0, so its output is 0.",
+                    "没有剩下任何权重",
+                );
+            }
+            2 => says(
+                &text,
+                "50% on each of its 2 keys: its output is the average",
+                "值的平均",
+            ),
+            _ => says(&text, "blend of several values", "几个值的混合"),
+        }
+        assert_eq!(text[0].contains("blend"), zeros < 2, "{}", text[0]);
+    }
+    assert!(alone > 3 && nothing > 0, "{alone} {nothing}");
+}
+
+#[test]
+fn nothing_kept_is_said_as_it_is() {
+    let keep = [false, false];
+    let mut block = Block::default();
+    let view = View::new(&keep, &[1, 2]).unwrap();
+    block.attention.masks.push(Mask::keep(view));
+    let text = columns(&block, &[1.0], &[1.0, 2.0], &[3.0, 4.0]);
+    says(
+        &text,
+        "blank = 0: no weight is larger",
+        "空白 = 0：没有更大的权重",
+    );
+    says(
+        &text,
+        "row 0: sum 0, no key kept",
+        "第0行：和为0，没有保留任何键",
+    );
+    says_not(&text, "█ = 0", "█ = 0");
+    let nan = columns(&Block::default(), &[f64::NAN], &[1.0, 2.0], &[3.0, 4.0]);
+    says(&nan, "row 0: sum NaN\n", "第0行：和为NaN\n");
+    let empty = columns(&Block::default(), &[1.0], &[], &[]);
+    says(
+        &empty,
+        "row 0 finds no key, as there are none",
+        "没有任何键可看",
+    );
+    says(&empty, "there are no keys; ", "没有键；");
+    says_not(&empty, "fully masked", "全部屏蔽");
+    says_not(&empty, "the mask comes before", "先加掩码");
+    let no_query = columns(&Block::default(), &[], &[1.0], &[3.0]);
+    says(
+        &no_query,
+        "Q is 0 × 1: it holds no numbers.",
+        "Q是0 × 1的，没有数。",
+    );
+}
+
+/// A sentence under the table of the last head says which head it means.
+#[test]
+fn a_finding_names_its_head() {
+    let mut named = 0;
+    for seed in 0..60 {
+        with_problem(seed, |problem| {
+            let english = text(&problem.subject, &settings(Lang::En, 1000));
+            let heads = problem.subject.steps.get(qkv::StepName::Q).unwrap().shape()[1];
+            for line in english.lines().filter(|line| line.contains(" asks, and ")) {
+                assert_eq!(line.contains("head 0"), heads > 1, "{line}");
+                named += usize::from(heads > 1);
+            }
+        });
+    }
+    assert!(named > 10, "{named}");
+}
+
+#[test]
+fn the_reason_of_the_scale_is_about_many_columns() {
+    let one = columns(&Block::default(), &[1.0], &[1.0, 2.0], &[3.0, 4.0]);
+    says(
+        &one,
+        "with one column nothing changes",
+        "只有一列时没有变化",
+    );
+    says(
+        &one,
+        "with 64 columns about √64 = 8 times as wide",
+        "例如64列时大约是√64 = 8倍",
+    );
 }

@@ -87,6 +87,19 @@ pub enum Error {
         /// Elements in the data.
         found: usize,
     },
+    /// A view to be written names an element twice.
+    #[error(
+        "{argument}: a view of shape {shape} with strides {strides:?} names an element twice, so \
+         it cannot be written; give strides that step over what the smaller ones reach"
+    )]
+    Overlap {
+        /// Which argument.
+        argument: &'static str,
+        /// The view's shape.
+        shape: Shape,
+        /// The view's strides, in elements.
+        strides: Vec<isize>,
+    },
     /// An argument has a number of axes that it may not have.
     #[error("{argument}: shape {shape} has {}; {expected}", axes(shape.0.len()))]
     Rank {

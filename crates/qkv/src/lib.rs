@@ -8,20 +8,30 @@
 //! plain `f64` loops.
 
 pub mod attention;
+pub mod cache;
 pub mod definition;
 pub mod error;
+pub mod kernel;
 pub mod layer;
 pub mod mask;
 pub mod position;
 pub mod steps;
 pub mod view;
+pub mod view_mut;
 
 pub use attention::{Alibi, Attention, Bias, Dropout, Inputs, Scale, Sinks};
+pub use cache::Cache;
+pub use definition::Output;
 pub use error::{Error, Result};
+pub use kernel::{
+    Float, Isa, Options, Part, Rows, bound, fma_burst, forward, forward_into, forward_with, merge,
+    scores, weights,
+};
 pub use layer::{Block, FiniteDifference, GradientSteps, Layer, Linear, Place, RmsNorm};
 pub use mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
 pub use steps::{GradientName, StepName, Steps, steps};
 pub use view::{AnyView, DType, Element, Tensor, View};
+pub use view_mut::ViewMut;
 
 /// The examples of the READMEs are tests.
 #[cfg(doctest)]

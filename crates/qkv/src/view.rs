@@ -178,6 +178,11 @@ impl<'a, T: Copy> View<'a, T> {
         self.strides
     }
 
+    /// All of the data, and where element `[0, 0, 0, 0]` is in it.
+    pub(crate) fn raw(&self) -> (&'a [T], usize) {
+        (self.data, self.offset)
+    }
+
     /// The element at `[batch, head, position, column]`.
     ///
     /// # Panics
@@ -371,6 +376,11 @@ impl<T: Copy> Tensor<T> {
     /// The elements, row-major.
     pub fn data(&self) -> &[T] {
         &self.data
+    }
+
+    /// The elements, row-major, to be changed.
+    pub fn data_mut(&mut self) -> &mut [T] {
+        &mut self.data
     }
 
     /// The elements, row-major, without a copy.

@@ -1,7 +1,9 @@
 //! What to check, and what needs attention.
 
+use super::leaders::Largest;
 use super::run::Run;
 use crate::explanation::{Block, Part};
+use crate::words::Heaviest;
 use qkv::{Bias, StepName};
 
 /// The largest finite number of half precision.
@@ -40,26 +42,28 @@ fn checks(run: &Run<'_>) -> Part {
         run.dk,
         &run.show(factor),
     )));
-    part.blocks.push(Block::Item(
-        words.check_softmax(run.masks_keys(), attention.sinks.is_some()),
-    ));
+    part.blocks.push(Block::Item(words.check_softmax(
+        (run.keys > 0).then(|| run.masks_keys()),
+        attention.sinks.is_some(),
+    )));
     for &[b, h] in &run.groups {
         for &i in run.rows.iter().take(LISTED) {
             let row = run
                 .step(StepName::Weights)
                 .map_or(&[][..], |s| s.row(&[b, h, i]));
             let total: f64 = row.iter().sum();
-            let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]));
-            if let Some(best) = best {
-                let group = run.group_name([b, h]);
-                let empty = run.is_empty_row([b, h, i]);
-                part.blocks.push(Block::Item(words.check_row(
-                    group.as_deref(),
-                    i,
-                    &run.show(total),
-                    (!empty).then(|| (best, run.show(row[best]))),
-                )));
-            }
+            let kept = (0..row.len()).filter(|&j| run.takes_part([b, h, i, j]));
+            let weights: Vec<(usize, f64)> = kept.map(|j| (j, row[j])).collect();
+            let best = Largest::of(&weights, |weight| run.show(weight));
+            let heaviest = match &best {
+                Some(best) => Heaviest::At(best.leaders()),
+                None if run.is_empty_row([b, h, i]) => Heaviest::NoKey,
+                None => Heaviest::NotFinite,
+            };
+            let group = run.group_name([b, h]);
+            let total = run.show(total);
+            let text = words.check_row(group.as_deref(), i, &total, &heaviest);
+            part.blocks.push(Block::Item(text));
         }
     }
     part.blocks.push(Block::Item(words.check_output(run.dv)));
@@ -71,7 +75,7 @@ fn warnings(run: &Run<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let empty = run.subject.steps.empty_rows();
     for &[b, h, i] in empty.iter().take(LISTED) {
-        warnings.push(words.warn_empty_row(run.group_name([b, h]).as_deref(), i));
+        warnings.push(words.warn_empty_row(run.group_name([b, h]).as_deref(), i, run.keys));
     }
     if empty.len() > LISTED {
         warnings.push(words.warn_more_rows(empty.len() - LISTED));

@@ -5,6 +5,7 @@ mod beside;
 mod closing;
 mod contrast;
 mod decode;
+mod leaders;
 mod merge;
 mod next_token;
 mod opening;

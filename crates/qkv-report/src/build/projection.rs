@@ -35,12 +35,8 @@ fn given(run: &Run<'_>) -> Part {
             }
             if h < run.heads {
                 part.blocks.extend(run.group_heading([b, h]));
-                part.blocks.push(run.matrix(
-                    "Q".into(),
-                    'q',
-                    None,
-                    run.slice(StepName::Q, &[b, h]),
-                ));
+                part.blocks
+                    .push(run.step_matrix("Q", 'q', None, StepName::Q, &[b, h]));
             }
             let kv_head = run.kv_head(h);
             let first_user = h == 0 || kv_head != run.kv_head(h - 1);

@@ -330,12 +330,6 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The `[rows, columns]` of a step at leading indices.
-    pub(crate) fn slice(&self, name: StepName, lead: &[usize]) -> Vec<Vec<Number>> {
-        self.step(name)
-            .map_or(Vec::new(), |step| rows(name.as_str(), step, lead))
-    }
-
     /// The `[rows, columns]` of a step at leading indices, as a matrix block.
     pub(crate) fn step_matrix(
         &self,
@@ -394,7 +388,7 @@ impl<'a> Run<'a> {
 
     /// Whether any key can have been dropped.
     pub(crate) fn masks_keys(&self) -> bool {
-        self.step(StepName::Masked).is_some() || !self.subject.steps.empty_rows().is_empty()
+        self.keys > 0 && self.step(StepName::Masked).is_some()
     }
 
     /// Whether a row of the run keeps no key.

@@ -1,5 +1,6 @@
 //! From queries and keys to the scores that enter the softmax.
 
+use super::leaders::Largest;
 use super::run::{Run, finding, worked};
 use super::visibility;
 use crate::entry::Number;
@@ -60,31 +61,26 @@ fn scores(run: &Run<'_>) -> Part {
         )
     });
     if let (Some(&[b, h]), Some(&i)) = (run.groups.first(), run.rows.first()) {
-        let row = run
-            .step(StepName::Scores)
-            .map_or(&[][..], |s| s.row(&[b, h, i]));
-        part.blocks.extend(best_match(run, i, row).map(finding));
+        part.blocks.extend(best_match(run, [b, h, i]).map(finding));
     }
     part
 }
 
 /// Which key a query matches best, in the run's numbers.
-fn best_match(run: &Run<'_>, i: usize, row: &[f64]) -> Option<String> {
-    if row.iter().any(|score| !score.is_finite()) {
+fn best_match(run: &Run<'_>, [b, h, i]: [usize; 3]) -> Option<String> {
+    let row = run.step(StepName::Scores)?.row(&[b, h, i]);
+    let numbers: Vec<(usize, f64)> = row.iter().copied().enumerate().collect();
+    if row.len() < 2 || row.iter().any(|score| !score.is_finite()) {
         return None;
     }
-    let mut order: Vec<usize> = (0..row.len()).collect();
-    order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
-    let (&first, &second) = (order.first()?, order.get(1)?);
-    let score = run.show(row[first]);
-    if row[first] == row[second] {
-        let equal = order.iter().filter(|&&j| row[j] == row[first]).count();
-        return Some(run.words.equal_matches(i, equal, row.len(), &score));
-    }
-    Some(
-        run.words
-            .best_match(i, first, &score, second, &run.show(row[second])),
-    )
+    let best = Largest::of(&numbers, |score| run.show(score))?;
+    let others = numbers.iter().filter(|(j, _)| !best.keys.contains(j));
+    let next = others.max_by(|a, b| a.1.total_cmp(&b.1));
+    let next = next.map(|(j, score)| (*j, run.show(*score)));
+    let next = next.as_ref().map(|(j, score)| (*j, score.as_str()));
+    let group = run.group_name([b, h]);
+    let words = run.words;
+    Some(words.best_match(group.as_deref(), i, &best.leaders(), next))
 }
 
 fn scaled(run: &Run<'_>) -> Part {

@@ -1,5 +1,6 @@
 //! From scores to weights, row by row.
 
+use super::leaders::Largest;
 use super::run::{Run, finding, worked};
 use crate::entry::Entry;
 use crate::explanation::{Block, HeatMap, Part};
@@ -130,20 +131,12 @@ fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
     let total: f64 = kept.iter().map(|&j| weight(j)).sum();
     part.blocks
         .push(worked(format!("Σ w[{i},·]"), vec![sum(terms)], total));
-    if let Some(&best) = kept
-        .iter()
-        .max_by(|&&a, &&b| weight(a).total_cmp(&weight(b)))
-        && total.is_finite()
-    {
-        let share = run.percent(weight(best));
-        part.blocks.push(finding(words.row_meaning(
-            i,
-            best,
-            &share,
-            kept.len(),
-            &run.percent(1.0 - total),
-            run.subject.block.attention.sinks.is_some(),
-        )));
+    let weights: Vec<(usize, f64)> = kept.iter().map(|&j| (j, weight(j))).collect();
+    if let Some(best) = Largest::of(&weights, |share| run.percent(share)) {
+        let sinks = run.subject.block.attention.sinks.is_some();
+        let left = sinks.then(|| run.percent(1.0 - total));
+        let meaning = words.row_meaning(i, &best.leaders(), left.as_deref());
+        part.blocks.push(finding(meaning));
     }
 }
 

@@ -1,5 +1,6 @@
 //! The weighted sum of the values, and lse.
 
+use super::leaders::{Largest, mix};
 use super::run::{Run, finding, worked};
 use super::softmax::push_rest;
 use crate::explanation::{Block, Part};
@@ -70,23 +71,16 @@ fn push_row(run: &Run<'_>, row: [usize; 3], part: &mut Part) {
         part.blocks
             .push(Block::Item(run.words.other_columns(run.dv)));
     }
-    let heaviest = kept
-        .iter()
-        .copied()
-        .max_by(|&a, &b| weight(a).total_cmp(&weight(b)));
-    if let Some(best) = heaviest
-        && weight(best).is_finite()
-        && run.dv > 0
-    {
-        let share = run.percent(weight(best));
-        let near = weight(best) > 0.5;
-        part.blocks.push(finding(run.words.output_meaning(
-            i,
-            best,
-            &share,
-            kept.len(),
-            near,
-        )));
+    // What dropout sets to 0 has no part in the output.
+    let weights = kept.iter().map(|&j| (j, weight(j)));
+    let weights: Vec<(usize, f64)> = weights.filter(|(_, weight)| *weight != 0.0).collect();
+    let best = Largest::of(&weights, |share| run.percent(share));
+    if run.dv > 0 && (best.is_some() || weights.is_empty()) {
+        let mix = mix(run, row, &weights);
+        let none = Largest::default();
+        let leaders = best.as_ref().unwrap_or(&none).leaders();
+        part.blocks
+            .push(finding(run.words.output_meaning(i, &leaders, &mix)));
     }
 }
 

@@ -3,6 +3,7 @@
 mod back;
 mod backward;
 mod contrast;
+mod findings;
 mod front;
 mod page;
 mod runs;
@@ -104,11 +105,11 @@ impl Words for English {
         )
     }
     fn matrix_left_out(&self, name: &str, rows: usize, columns: usize) -> String {
-        format!(
-            "{name} has {} × {} numbers: not printed.",
-            count(rows),
-            count(columns)
-        )
+        let size = format!("{} × {}", count(rows), count(columns));
+        match rows * columns {
+            0 => format!("{name} is {size}: it holds no numbers."),
+            _ => format!("{name} has {size} numbers: not printed."),
+        }
     }
     fn formula(&self, formula: &str) -> String {
         format!("Formula: {formula}")
@@ -263,27 +264,18 @@ impl Words for English {
             many(dk, "product", "products added up"),
         )
     }
-    fn best_match(&self, i: usize, first: usize, score: &str, second: usize, next: &str) -> String {
-        format!(
-            "Query {i} asks, and key {first} matches it best, with {score}; next comes key \
-             {second} with {next}."
-        )
-    }
-    fn equal_matches(&self, i: usize, equal: usize, keys: usize, score: &str) -> String {
-        if equal == keys {
-            format!("Query {i} asks, and all {keys} keys match it equally, with {score}.")
-        } else {
-            format!("Query {i} asks, and {equal} keys match it equally well, with {score}.")
-        }
-    }
     fn heading_scaled(&self) -> String {
         "Scaled scores".into()
     }
     fn scaled_by_root(&self, dk: usize, root: &str, factor: &str) -> String {
-        if dk == 1 {
-            return "Every score is divided by √d_k = √1 = 1, which changes nothing. The sum of more \
-                    products would spread wider, and the division would undo that."
-                .into();
+        const WHY: &str = "a sum of many products spreads wider than one product, with 64 columns \
+                           about √64 = 8 times as wide. The division undoes that; without it, a \
+                           softmax over so wide scores would almost always choose a single key.";
+        if dk <= 1 {
+            return format!(
+                "Every score is divided by √d_k = √{dk} = {root}: with one column nothing changes. \
+                 With more columns it matters: {WHY}"
+            );
         }
         let equal = if (dk as f64).sqrt().fract() == 0.0 {
             "="
@@ -292,8 +284,7 @@ impl Words for English {
         };
         format!(
             "Every score is divided by √d_k = √{dk} {equal} {root}, which is the same as times \
-             {factor}. A sum of {dk} products spreads about √{dk} times as wide as one product; \
-             the division undoes that, or the softmax would almost always choose a single key."
+             {factor}. The reason: {WHY}"
         )
     }
     fn scaled_by_factor(&self, factor: &str, dk: usize, usual: &str) -> String {
@@ -427,43 +418,15 @@ impl Words for English {
         let are = if numbers.len() == 1 { "is" } else { "are" };
         format!("{} {are} dropped: e = 0, weight 0.", keys(numbers))
     }
-    fn row_meaning(
-        &self,
-        i: usize,
-        best: usize,
-        share: &str,
-        kept: usize,
-        left: &str,
-        sinks: bool,
-    ) -> String {
-        if sinks {
-            return format!(
-                "Query {i} gives {share}% to key {best}, its largest share; {left}% goes to the \
-                 sink, to no key at all."
-            );
-        }
-        if kept > 1 && share.starts_with("100") {
-            return format!(
-                "Query {i} gives practically everything to key {best}; next to nothing is left for \
-                 the others."
-            );
-        }
-        match kept {
-            1 => format!("Query {i} sees key {best} only and gives it all, {share}%."),
-            2 => format!("Query {i} gives {share}% to key {best} and the rest to the other key."),
-            _ => format!(
-                "Query {i} gives {share}% to key {best}, its largest share; the rest is spread \
-                 over {} other keys.",
-                count(kept - 1)
-            ),
-        }
-    }
     fn heat_map(&self, group: Option<&str>) -> String {
         let group = group.map_or(String::new(), |group| format!(", {}", lower(group)));
         format!("The weights as shades{group}: a row for each query, a column for each key")
     }
     fn legend(&self, largest: &str) -> String {
-        format!("█ = {largest}, the largest weight; blank = 0")
+        match largest {
+            "0" => "blank = 0: no weight is larger".into(),
+            _ => format!("█ = {largest}, the largest weight; blank = 0"),
+        }
     }
     fn merged_cells(&self, rows: usize, columns: usize) -> String {
         format!(
@@ -512,29 +475,6 @@ impl Words for English {
     }
     fn empty_output(&self, i: usize) -> String {
         format!("Query {i} keeps no key: its output is 0.")
-    }
-    fn output_meaning(
-        &self,
-        i: usize,
-        best: usize,
-        share: &str,
-        kept: usize,
-        near: bool,
-    ) -> String {
-        if kept == 1 {
-            format!("Row {i} has {share}% on key {best} alone: its output is made of value {best}.")
-        } else if near {
-            format!(
-                "Row {i} puts {share}% on key {best}, so its output lies nearer to value {best} \
-                 than to {}.",
-                if kept == 2 { "the other" } else { "the others" }
-            )
-        } else {
-            format!(
-                "Row {i} puts at most {share}% on one key (key {best}), so its output is a blend \
-                 of several values."
-            )
-        }
     }
     fn heading_lse(&self) -> String {
         "lse: the logarithm of the sum".into()

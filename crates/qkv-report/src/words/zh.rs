@@ -3,6 +3,7 @@
 mod back;
 mod backward;
 mod contrast;
+mod findings;
 mod front;
 mod page;
 mod runs;
@@ -80,11 +81,11 @@ impl Words for Chinese {
         format!("共{}个键，只写出权重最大的{written}个。", count(keys))
     }
     fn matrix_left_out(&self, name: &str, rows: usize, columns: usize) -> String {
-        format!(
-            "{name}有{} × {}个数，不逐一列出。",
-            count(rows),
-            count(columns)
-        )
+        let size = format!("{} × {}", count(rows), count(columns));
+        match rows * columns {
+            0 => format!("{name}是{size}的，没有数。"),
+            _ => format!("{name}有{size}个数，不逐一列出。"),
+        }
     }
     fn formula(&self, formula: &str) -> String {
         format!("公式：{formula}")
@@ -226,34 +227,23 @@ impl Words for Chinese {
              互相垂直时为0，方向相反时为负。"
         )
     }
-    fn best_match(&self, i: usize, first: usize, score: &str, second: usize, next: &str) -> String {
-        format!("查询{i}与键{first}最匹配，得分为{score}；其次是键{second}，得分为{next}。")
-    }
-    fn equal_matches(&self, i: usize, equal: usize, keys: usize, score: &str) -> String {
-        if equal == keys {
-            format!("查询{i}与全部{keys}个键同样匹配，得分都是{score}。")
-        } else {
-            format!("查询{i}有{equal}个键并列最匹配，得分都是{score}。")
-        }
-    }
     fn heading_scaled(&self) -> String {
         "缩放后的得分".into()
     }
     fn scaled_by_root(&self, dk: usize, root: &str, factor: &str) -> String {
-        if dk == 1 {
-            return "每个分数除以√d_k = √1 = 1，没有变化。乘积再多一些，和的波动就更大，\
-                    那时除法正好把它抵消。"
-                .into();
+        const WHY: &str = "许多乘积之和的波动比单个乘积大，例如64列时大约是√64 = 8倍；除以√d_k正好抵消。\
+                           否则得分相差太大，softmax几乎总是只选中一个键。";
+        if dk <= 1 {
+            return format!(
+                "每个得分除以√d_k = √{dk} = {root}：只有一列时没有变化。列数多时才有作用：{WHY}"
+            );
         }
         let equal = if (dk as f64).sqrt().fract() == 0.0 {
             "="
         } else {
             "≈"
         };
-        format!(
-            "每个得分除以√d_k = √{dk} {equal} {root}，也就是乘以{factor}。{dk}个乘积之和的波动\
-             大约是单个乘积的√{dk}倍，除以√{dk}正好抵消；否则softmax几乎总是只选中一个键。"
-        )
+        format!("每个得分除以√d_k = √{dk} {equal} {root}，也就是乘以{factor}。原因是：{WHY}")
     }
     fn scaled_by_factor(&self, factor: &str, dk: usize, usual: &str) -> String {
         format!("每个得分乘以给定的缩放系数{factor}；通常用的是1/√{dk}，即{usual}。")
@@ -373,38 +363,15 @@ impl Words for Chinese {
     fn no_share(&self, numbers: &[usize]) -> String {
         format!("{}被屏蔽：e = 0，权重为0。", keys(numbers))
     }
-    fn row_meaning(
-        &self,
-        i: usize,
-        best: usize,
-        share: &str,
-        kept: usize,
-        left: &str,
-        sinks: bool,
-    ) -> String {
-        if sinks {
-            return format!(
-                "查询{i}把{share}%分给键{best}，份额最大；{left}%归sink，不属于任何键。"
-            );
-        }
-        if kept > 1 && share.starts_with("100") {
-            return format!("查询{i}几乎把全部份额给了键{best}，其余的键所得微乎其微。");
-        }
-        match kept {
-            1 => format!("查询{i}只看得到键{best}，把{share}%全部分给它。"),
-            2 => format!("查询{i}把{share}%分给键{best}，其余分给另一个键。"),
-            _ => format!(
-                "查询{i}把{share}%分给键{best}，份额最大；其余分散在另外{}个键上。",
-                count(kept - 1)
-            ),
-        }
-    }
     fn heat_map(&self, group: Option<&str>) -> String {
         let group = group.map_or(String::new(), |group| format!("，{group}"));
         format!("权重热力图{group}：每行一个查询，每列一个键")
     }
     fn legend(&self, largest: &str) -> String {
-        format!("█ = {largest}，即最大的权重；空白 = 0")
+        match largest {
+            "0" => "空白 = 0：没有更大的权重".into(),
+            _ => format!("█ = {largest}，即最大的权重；空白 = 0"),
+        }
     }
     fn merged_cells(&self, rows: usize, columns: usize) -> String {
         format!("每格取至多{rows}个查询乘{columns}个键中最大的权重；█ = 本行最大，空白 = 0")
@@ -442,27 +409,6 @@ impl Words for Chinese {
     }
     fn empty_output(&self, i: usize) -> String {
         format!("查询{i}没有保留任何键：输出为0。")
-    }
-    fn output_meaning(
-        &self,
-        i: usize,
-        best: usize,
-        share: &str,
-        kept: usize,
-        near: bool,
-    ) -> String {
-        if kept == 1 {
-            format!("第{i}行把{share}%全放在键{best}上：输出只由值{best}构成。")
-        } else if near {
-            let others = if kept == 2 {
-                "另一个值"
-            } else {
-                "其他值"
-            };
-            format!("第{i}行把{share}%放在键{best}上，所以输出离值{best}比离{others}更近。")
-        } else {
-            format!("第{i}行放在单个键上的份额至多为{share}%（键{best}），所以输出是几个值的混合。")
-        }
     }
     fn heading_lse(&self) -> String {
         "lse：总和的对数".into()

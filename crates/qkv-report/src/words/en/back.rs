@@ -1,6 +1,6 @@
 //! English: from the heads to the result, the checks and the warnings.
 
-use super::{English, lower, many, of_group};
+use super::{English, many, of_group};
 use crate::words::Back;
 
 impl Back for English {
@@ -8,11 +8,20 @@ impl Back for English {
         "Heads side by side".into()
     }
     fn concatenated(&self, heads: usize, dv: usize) -> String {
+        if heads == 1 {
+            return "There is one head, so Z is its output O; with several heads their outputs \
+                    would be put next to each other. Nothing is computed."
+                .into();
+        }
+        let columns = match dv {
+            1 => "column 0 comes".into(),
+            _ => format!("columns 0 to {} come", dv.saturating_sub(1)),
+        };
         format!(
-            "The outputs of the {} of a token are put next to each other: columns 0 to {} come \
-             from head 0, and so on. Nothing is computed.",
+            "The outputs of the {} of a token are put next to each other: {columns} from head 0, \
+             the next from head 1{}. Nothing is computed.",
             many(heads, "head", "heads"),
-            dv.saturating_sub(1)
+            if heads > 2 { ", and so on" } else { "" }
         )
     }
     fn heading_projected(&self) -> String {
@@ -52,11 +61,11 @@ impl Back for English {
             format!("(2) Scores: q·k times the scale {factor}, once.")
         }
     }
-    fn check_softmax(&self, masked: bool, sinks: bool) -> String {
-        let mask = if masked {
-            "the mask comes before the softmax; "
-        } else {
-            "no key is masked; "
+    fn check_softmax(&self, masked: Option<bool>, sinks: bool) -> String {
+        let mask = match masked {
+            Some(true) => "the mask comes before the softmax; ",
+            Some(false) => "no key is masked; ",
+            None => "there are no keys; ",
         };
         let sum = if sinks {
             "each row of weights adds up to less than 1, the rest is the sink's:"
@@ -64,21 +73,6 @@ impl Back for English {
             "each row of weights adds up to 1 (not each column):"
         };
         format!("(3) Softmax: {mask}it runs along the keys of each query, so {sum}")
-    }
-    fn check_row(
-        &self,
-        group: Option<&str>,
-        i: usize,
-        total: &str,
-        best: Option<(usize, String)>,
-    ) -> String {
-        let group = group.map_or(String::new(), |group| format!("{}, ", lower(group)));
-        match best {
-            Some((key, weight)) => {
-                format!("    {group}row {i}: sum {total}, largest weight {weight} at key {key}")
-            }
-            None => format!("    {group}row {i}: sum {total}, no key kept"),
-        }
     }
     fn check_output(&self, dv: usize) -> String {
         format!(
@@ -89,9 +83,13 @@ impl Back for English {
     fn heading_warnings(&self) -> String {
         "Needs attention".into()
     }
-    fn warn_empty_row(&self, group: Option<&str>, i: usize) -> String {
+    fn warn_empty_row(&self, group: Option<&str>, i: usize, keys: usize) -> String {
+        let why = match keys {
+            0 => "finds no key, as there are none",
+            _ => "keeps no key (fully masked)",
+        };
         format!(
-            "row {i}{} keeps no key (fully masked): zero weights, zero output, lse −∞.",
+            "row {i}{} {why}: zero weights, zero output, lse −∞.",
             of_group(group)
         )
     }

@@ -9,10 +9,18 @@ impl Back for Chinese {
         "多头拼接".into()
     }
     fn concatenated(&self, heads: usize, dv: usize) -> String {
+        if heads == 1 {
+            return "只有一个头，Z就是它的输出O；有多个头时，各头的输出会并排拼接。这一步不做任何计算。"
+                .into();
+        }
+        let columns = match dv {
+            1 => "第0列".into(),
+            _ => format!("第0到{}列", dv.saturating_sub(1)),
+        };
         format!(
-            "把同一个词元在{heads}个头上的输出并排拼接：第0到{}列来自头0，依此类推。\
+            "把同一个词元在{heads}个头上的输出并排拼接：{columns}来自头0，接下来的来自头1{}。\
              这一步不做任何计算。",
-            dv.saturating_sub(1)
+            if heads > 2 { "，依此类推" } else { "" }
         )
     }
     fn heading_projected(&self) -> String {
@@ -49,11 +57,11 @@ impl Back for Chinese {
             format!("（2）得分：q·k乘以缩放系数{factor}，只乘一次。")
         }
     }
-    fn check_softmax(&self, masked: bool, sinks: bool) -> String {
-        let mask = if masked {
-            "先加掩码，再做softmax；"
-        } else {
-            "没有屏蔽任何键；"
+    fn check_softmax(&self, masked: Option<bool>, sinks: bool) -> String {
+        let mask = match masked {
+            Some(true) => "先加掩码，再做softmax；",
+            Some(false) => "没有屏蔽任何键；",
+            None => "没有键；",
         };
         let sum = if sinks {
             "所以每行权重之和小于1，其余归sink："
@@ -62,30 +70,19 @@ impl Back for Chinese {
         };
         format!("（3）softmax：{mask}对每个查询沿着键的方向计算，{sum}")
     }
-    fn check_row(
-        &self,
-        group: Option<&str>,
-        i: usize,
-        total: &str,
-        best: Option<(usize, String)>,
-    ) -> String {
-        let group = group.map_or(String::new(), |group| format!("{group}，"));
-        match best {
-            Some((key, weight)) => {
-                format!("    {group}第{i}行：和为{total}，最大权重{weight}在键{key}")
-            }
-            None => format!("    {group}第{i}行：和为{total}，没有保留任何键"),
-        }
-    }
     fn check_output(&self, dv: usize) -> String {
         format!("（4）输出：权重乘以值，沿着键相加；每个查询得到{dv}列，与V同宽。")
     }
     fn heading_warnings(&self) -> String {
         "需要注意".into()
     }
-    fn warn_empty_row(&self, group: Option<&str>, i: usize) -> String {
+    fn warn_empty_row(&self, group: Option<&str>, i: usize, keys: usize) -> String {
+        let why = match keys {
+            0 => "没有任何键可看",
+            _ => "没有保留任何键（全部屏蔽）",
+        };
         format!(
-            "{}第{i}行没有保留任何键（全部屏蔽）：权重为0，输出为0，lse为−∞。",
+            "{}第{i}行{why}：权重为0，输出为0，lse为−∞。",
             of_group(group)
         )
     }

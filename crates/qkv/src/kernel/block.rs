@@ -1,0 +1,304 @@
+//! One block of queries against its keys.
+//!
+//! For each chunk of keys and each block of a chunk: scores, softmax, values. The state of a row
+//! is its running maximum, 16 running sums and the weighted sum of values; chunks begin with a
+//! fresh state, and states are merged in order.
+
+use super::ahead::Ahead;
+use super::call::Call;
+use super::real::{Float, Real};
+use super::simd::{Aligned, BLOCK, Rows, STRIDE, Scores, Span, sums_stride};
+use super::state::State;
+use super::visible::{Sight, Stretch};
+use std::ops::Range;
+
+/// Queries of a block at most.
+pub(super) const BLOCK_QUERIES: usize = 96;
+
+/// Queries that go through scores, softmax and values together, so that their scores stay in the
+/// first cache; a whole number of tiles of 4 and of 6.
+const TOGETHER: usize = 48;
+
+/// Keys of a chunk: what decoding shares out over threads. A multiple of [`BLOCK`].
+pub(super) const CHUNK: usize = 2048;
+
+/// A query of a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) head: usize,
+    pub(super) query: usize,
+    pub(super) sight: Sight,
+}
+
+/// Memory that a thread works in.
+#[derive(Default)]
+pub struct Scratch<T> {
+    pub(super) rows: Vec<Row>,
+    pub(super) factors: Vec<T>,
+    pub(super) lse: Vec<f64>,
+    pub(super) max: Vec<f64>,
+    pub(super) spans: Vec<Span>,
+    pub(super) corrections: Vec<T>,
+    pub(super) chunk: State<T>,
+    pub(super) total: State<T>,
+    pub(super) q: Aligned<T>,
+    pub(super) k: Aligned<T>,
+    pub(super) x: Aligned<T>,
+    pub(super) bias: Vec<T>,
+    pub(super) mask: Vec<bool>,
+    pub(super) spare: Vec<T>,
+    /// Which keys each row keeps, where values are not finite.
+    pub(super) kept: Vec<[bool; BLOCK]>,
+}
+
+impl<T: Real> Scratch<T> {
+    /// Bytes of what grows with the call.
+    pub(super) fn bytes(&self) -> usize {
+        self.q.bytes()
+            + self.k.bytes()
+            + self.x.bytes()
+            + self.chunk.sums.bytes()
+            + self.total.sums.bytes()
+            + self.spare.capacity() * size_of::<T>()
+    }
+}
+
+/// The keys of one key and value head.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'s> {
+    pub(super) batch: usize,
+    pub(super) kv_head: usize,
+    pub(super) stretch: &'s Stretch,
+}
+
+/// Keys packed before the block of queries came.
+#[derive(Clone, Copy)]
+pub(super) struct Packed<'k, T> {
+    /// Tiles from the first key of the stretch on.
+    pub(super) tiles: &'k [T],
+    /// Whether the values of each block are finite; empty where that does not matter.
+    pub(super) finite: &'k [bool],
+}
+
+/// Packs the keys `from..to` of a head's stretch; `from` is a multiple of [`BLOCK`].
+pub(super) fn pack<T: Float>(
+    call: &Call<'_, T>,
+    head: Head<'_>,
+    keys: Range<usize>,
+    spare: &mut Vec<T>,
+    out: &mut [T],
+) {
+    let first = head.stretch.keys.start;
+    let range = first + keys.start..first + keys.end;
+    call.k()
+        .one_run(head.batch, head.kv_head, range, spare, |rows| {
+            (call.kernels.pack)(rows, out);
+        });
+}
+
+/// Whether the values of some keys of a head's stretch are all finite.
+pub(super) fn values_finite<T: Float>(
+    call: &Call<'_, T>,
+    head: Head<'_>,
+    keys: Range<usize>,
+    spare: &mut Vec<T>,
+) -> bool {
+    let first = head.stretch.keys.start;
+    let range = first + keys.start..first + keys.end;
+    let mut finite = true;
+    call.v()
+        .rows(head.batch, head.kv_head, range, spare, |rows, _| {
+            finite &= (call.kernels.all_finite)(rows);
+        });
+    finite
+}
+
+impl<T: Float> Scratch<T> {
+    /// Takes a block of queries of one key and value head: all pairs of head and query.
+    pub(super) fn take_rows(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        heads: Range<usize>,
+        queries: Range<usize>,
+    ) {
+        self.rows.clear();
+        let viewer = call.visible.viewer(head.batch, head.stretch);
+        for h in heads {
+            self.rows.extend(queries.clone().map(|query| Row {
+                head: h,
+                query,
+                sight: viewer.sight(query),
+            }));
+        }
+        if in_place(call, head, &self.rows).is_none() {
+            let q = self.q.get(self.rows.len() * call.inputs.head_dim());
+            gather(call, head, &self.rows, q);
+        }
+    }
+
+    /// First key and end of what the block's queries see.
+    pub(super) fn seen(&self) -> Range<usize> {
+        let rows = || {
+            self.rows
+                .iter()
+                .map(|row| row.sight)
+                .filter(|sight| sight.from < sight.to)
+        };
+        let from = rows().map(|sight| sight.from).min().unwrap_or(0);
+        let to = rows().map(|sight| sight.to).max().unwrap_or(0);
+        from..to
+    }
+
+    /// The state of all rows over all keys, in `total`. Without `weigh`, values are left alone.
+    /// Meanwhile the memory of `ahead` is asked for.
+    pub(super) fn run(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        packed: Option<Packed<'_, T>>,
+        weigh: bool,
+        ahead: &mut Ahead<'_, T>,
+    ) {
+        let seen = self.seen();
+        let chunks = seen.start / CHUNK..seen.end.div_ceil(CHUNK).max(seen.start / CHUNK + 1);
+        for chunk in chunks.clone() {
+            self.run_chunk(call, head, packed, chunk, weigh, ahead);
+            if chunk == chunks.start {
+                // Merging into nothing would change no bit.
+                std::mem::swap(&mut self.chunk, &mut self.total);
+            } else {
+                let width = if weigh { call.v().width() } else { 0 };
+                self.total.merge(call, &mut self.chunk, width);
+            }
+        }
+    }
+
+    /// The state of all rows over one chunk of keys, in `chunk`; see [`Scratch::run`].
+    pub(super) fn run_chunk(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        packed: Option<Packed<'_, T>>,
+        chunk: usize,
+        weigh: bool,
+        ahead: &mut Ahead<'_, T>,
+    ) {
+        let seen = self.seen();
+        let rows = self.rows.len();
+        self.chunk.clear(rows);
+        let stride = sums_stride(call.v().width());
+        let from = seen.start.max(chunk * CHUNK);
+        let to = seen.end.min((chunk + 1) * CHUNK);
+        if from >= to {
+            self.chunk.sums.get(rows * stride).fill(T::ZERO);
+            return;
+        }
+        if call.bends() {
+            // `bend` asks for the blocks that follow.
+            let first = from / BLOCK * BLOCK;
+            for row in &self.rows {
+                let keys = first..row.sight.to.min(first + BLOCK).max(first);
+                let start = head.stretch.keys.start;
+                call.prefetch_rows(
+                    [head.batch, row.head, row.query],
+                    start + keys.start..start + keys.end,
+                );
+            }
+        }
+        // Values whose columns are apart are copied each time, so not too often.
+        let together = if call.v().in_place() { TOGETHER } else { rows };
+        for block in from / BLOCK..to.div_ceil(BLOCK) {
+            self.open(call, head, packed, block);
+            let first = block == from / BLOCK;
+            let guarded = weigh && !self.values_are_finite(call, head, packed, block);
+            for start in (0..rows).step_by(together) {
+                let rows = start..(start + together).min(rows);
+                ahead.step();
+                self.score(call, head, packed, block, rows.clone());
+                self.exponentiate(call, head, block, rows.clone(), guarded);
+                if weigh {
+                    self.weigh(call, head, block, rows, first, guarded);
+                }
+            }
+        }
+    }
+
+    /// Goes on to a block of keys: what each row sees of it, and its packed keys.
+    pub(super) fn open(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        packed: Option<Packed<'_, T>>,
+        block: usize,
+    ) {
+        let first = block * BLOCK;
+        let within = |key: usize| key.clamp(first, first + BLOCK) - first;
+        self.spans.clear();
+        self.spans.extend(self.rows.iter().map(|row| Span {
+            from: within(row.sight.from),
+            to: within(row.sight.to),
+        }));
+        self.corrections.resize(self.rows.len(), T::ONE);
+        if packed.is_none() {
+            let end = Span::union(&self.spans).to;
+            let k = self.k.get(BLOCK * call.inputs.head_dim());
+            pack(call, head, first..first + end, &mut self.spare, k);
+        }
+    }
+
+    /// Scores of the block that is open, of some rows.
+    pub(super) fn score(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        packed: Option<Packed<'_, T>>,
+        block: usize,
+        rows: Range<usize>,
+    ) {
+        let width = call.inputs.head_dim();
+        let k = match packed {
+            Some(packed) => &packed.tiles[block * BLOCK * width..],
+            None => self.k.get(BLOCK * width),
+        };
+        let q = in_place(call, head, &self.rows[rows.clone()]).unwrap_or_else(|| {
+            let count = self.rows.len();
+            let q = &*self.q.get(count * width); // gathered by `take_rows`
+            Rows::new(q, 0, width as isize, count, width).part(rows.clone())
+        });
+        (call.kernels.scores)(
+            &Scores {
+                q,
+                spans: &self.spans[rows.clone()],
+                k,
+            },
+            self.x.get(rows.len() * STRIDE),
+        );
+    }
+}
+
+/// The queries where they are, if they are of one head, regular and need no change of sign.
+fn in_place<'a, T: Float>(call: &Call<'a, T>, head: Head<'_>, rows: &[Row]) -> Option<Rows<'a, T>> {
+    let (first, last) = (rows.first()?, rows.last()?);
+    if call.sign != T::ONE || first.head != last.head {
+        return None;
+    }
+    let queries = first.query..last.query + 1;
+    super::call::neighbours(&call.inputs.q(), head.batch, first.head, queries)
+}
+
+/// The queries times the sign, one after the other.
+fn gather<T: Float>(call: &Call<'_, T>, head: Head<'_>, rows: &[Row], to: &mut [T]) {
+    let q = call.inputs.q();
+    let (data, offset) = q.raw();
+    let strides = q.strides();
+    for (row, to) in rows.iter().zip(to.chunks_exact_mut(q.shape()[3])) {
+        let at = offset as isize
+            + head.batch as isize * strides[0]
+            + row.head as isize * strides[1]
+            + row.query as isize * strides[2];
+        for (c, x) in to.iter_mut().enumerate() {
+            *x = call.sign * data[(at + c as isize * strides[3]) as usize];
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! What stays the same during one call: the options in the form that the kernels take.
+
+use super::real::{Float, Real};
+use super::simd::{Arithmetic, Isa, Kernels, Rows, prefetch};
+use super::visible::{Sight, Stretch, Visible};
+use crate::attention::{Attention, Bias, Inputs, Sinks};
+use crate::view::{AnyView, Element, View};
+use std::ops::Range;
+
+/// A checked call.
+pub(super) struct Call<'a, T: Real> {
+    pub(super) attention: &'a Attention<'a>,
+    pub(super) inputs: Inputs<'a, T>,
+    pub(super) kernels: &'static Kernels<T>,
+    pub(super) visible: Visible<'a>,
+    /// Query heads of a key and value head.
+    pub(super) group: usize,
+    /// What queries are multiplied by: 1, or −1 or 0 where the scale's sign is.
+    pub(super) sign: T,
+    /// The exponent is (x − max)·c.
+    pub(super) c: T,
+    /// x times this is in natural units.
+    pub(super) natural: f64,
+    /// Scale, softcap, bias and ALiBi, where x is more than q·k.
+    bend: Option<Bending<'a, T>>,
+    masks: Vec<(View<'a, bool>, bool)>,
+}
+
+struct Bending<'a, T> {
+    inner: Option<T>,
+    factor: T,
+    bias: Option<AnyView<'a>>,
+}
+
+impl<'a, T: Float> Call<'a, T> {
+    /// The options must have passed [`Attention::check`] for these inputs.
+    pub(super) fn new(attention: &'a Attention<'a>, inputs: Inputs<'a, T>, isa: Isa) -> Self {
+        let shape = inputs.scores_shape();
+        let scale = attention.scale.factor(inputs.head_dim());
+        let bias = attention.bias.and_then(|Bias(view)| view.broadcast(shape));
+        let softcap = attention
+            .softcap
+            .filter(|&cap| cap < T::MAX.to_f64().powf(0.8));
+        let bends = softcap.is_some() || bias.is_some() || attention.alibi.is_some();
+        let (sign, c, natural, bend) = if bends {
+            let bend = Bending {
+                inner: softcap.map(|cap| finite(scale / cap)),
+                factor: finite(softcap.unwrap_or(scale)),
+                bias,
+            };
+            (
+                T::ONE,
+                T::from_f64(std::f64::consts::LOG2_E),
+                1.0,
+                Some(bend),
+            )
+        } else {
+            let c: T = finite(scale.abs() * std::f64::consts::LOG2_E);
+            if c == T::ZERO {
+                (T::ZERO, T::ONE, 0.0, None)
+            } else {
+                (T::from_f64(scale.signum()), c, scale.abs(), None)
+            }
+        };
+        Call {
+            attention,
+            inputs,
+            kernels: T::kernels(isa),
+            visible: Visible::new(attention, &inputs),
+            group: inputs.heads() / inputs.kv_heads().max(1),
+            sign,
+            c,
+            natural,
+            bend,
+            masks: attention
+                .masks
+                .iter()
+                .filter_map(|mask| Some((mask.view().broadcast(shape)?, mask.true_keeps())))
+                .collect(),
+        }
+    }
+
+    /// Whether single keys may be dropped from what a query sees.
+    pub(super) fn drops_single_keys(&self) -> bool {
+        !self.masks.is_empty() || self.bias().is_some()
+    }
+
+    /// Whether x is more than q·k.
+    pub(super) fn bends(&self) -> bool {
+        self.bend.is_some() || !self.masks.is_empty()
+    }
+
+    /// The mask, if there is one only, x is q·k but for it, and its rows are in one piece each.
+    pub(super) fn direct_mask(&self) -> Option<(View<'a, bool>, bool)> {
+        match &self.masks[..] {
+            [(mask, kept)] if self.bend.is_none() && mask.strides()[3] == 1 => Some((*mask, *kept)),
+            _ => None,
+        }
+    }
+
+    fn bias(&self) -> Option<AnyView<'a>> {
+        self.bend.as_ref().and_then(|bend| bend.bias)
+    }
+
+    /// The sink of a head.
+    pub(super) fn sink(&self, head: usize) -> Option<f64> {
+        let Sinks(sinks) = self.attention.sinks.as_ref()?;
+        Some(sinks[head])
+    }
+
+    /// The mask of row `[batch, head, query]` for `keys`, if there are masks, and what its value
+    /// is for kept keys.
+    pub(super) fn mask_row<'r>(
+        &self,
+        [b, h, i]: [usize; 3],
+        keys: Range<usize>,
+        buffer: &'r mut Vec<bool>,
+    ) -> Option<(&'r [bool], bool)>
+    where
+        'a: 'r,
+    {
+        if let [(mask, kept)] = &self.masks[..]
+            && let Some(row) = piece(mask, [b, h, i], keys.clone())
+        {
+            return Some((row, *kept));
+        }
+        let ((mask, kept), others) = self.masks.split_first()?;
+        let row = buffer;
+        row.clear();
+        row.extend(keys.clone().map(|j| mask.get([b, h, i, j]) == *kept));
+        for (mask, kept) in others {
+            for (to, j) in row.iter_mut().zip(keys.clone()) {
+                *to &= mask.get([b, h, i, j]) == *kept;
+            }
+        }
+        Some((row, true))
+    }
+
+    /// The arithmetic of row `[batch, head, query]` for `keys` of a stretch.
+    pub(super) fn arithmetic<'r>(
+        &self,
+        [b, h, i]: [usize; 3],
+        stretch: &Stretch,
+        keys: Range<usize>,
+        sight: Sight,
+        buffer: &'r mut Vec<T>,
+    ) -> Option<Arithmetic<'r, T>>
+    where
+        'a: 'r,
+    {
+        let bend = self.bend.as_ref()?;
+        let bias = bend.bias.map(|bias| {
+            if let Some(view) = T::same(&bias)
+                && let Some(row) = piece(&view, [b, h, i], keys.clone())
+            {
+                return row;
+            }
+            buffer.clear();
+            buffer.extend(keys.clone().map(|j| finite::<T>(bias.get([b, h, i, j]))));
+            &buffer[..]
+        });
+        Some(Arithmetic {
+            inner: bend.inner,
+            factor: bend.factor,
+            bias,
+            alibi: self.attention.alibi.as_ref().map(|alibi| {
+                let first = (keys.start - stretch.keys.start) as i64;
+                let position = sight.position.saturating_sub(first);
+                (finite(alibi.slopes[h]), T::from_f64(position as f64))
+            }),
+        })
+    }
+
+    /// Asks for the memory of a row's masks and bias, as far as it is in one piece.
+    pub(super) fn prefetch_rows(&self, row: [usize; 3], keys: Range<usize>) {
+        if keys.is_empty() {
+            return;
+        }
+        for (mask, _) in &self.masks {
+            prefetch(piece(mask, row, keys.clone()).unwrap_or_default());
+        }
+        if let Some(view) = self.bias().and_then(|bias| T::same(&bias)) {
+            prefetch(piece(&view, row, keys).unwrap_or_default());
+        }
+    }
+
+    /// Whether a mask or bias keeps key j of row `[batch, head, query]`.
+    pub(super) fn keeps(&self, [b, h, i, j]: [usize; 4]) -> bool {
+        self.masks
+            .iter()
+            .all(|(mask, kept)| mask.get([b, h, i, j]) == *kept)
+            && self
+                .bias()
+                .is_none_or(|bias| bias.get([b, h, i, j]) != f64::NEG_INFINITY)
+    }
+
+    /// The keys, cached and new.
+    pub(super) fn k(&self) -> Parts<'a, T> {
+        Parts {
+            past: self.inputs.past().map(|(k, _)| k),
+            new: self.inputs.k(),
+        }
+    }
+
+    /// The values, cached and new.
+    pub(super) fn v(&self) -> Parts<'a, T> {
+        Parts {
+            past: self.inputs.past().map(|(_, v)| v),
+            new: self.inputs.v(),
+        }
+    }
+}
+
+/// The nearest number of the type, but not an infinite one for a finite one.
+fn finite<T: Real>(x: f64) -> T {
+    let y = T::from_f64(x);
+    if x.is_finite() && !y.to_f64().is_finite() {
+        return if x > 0.0 { T::MAX } else { -T::MAX };
+    }
+    y
+}
+
+/// Some neighbouring keys of a row of a mask or bias, if they are neighbours in memory.
+pub(super) fn piece<'a, T: Copy>(
+    view: &View<'a, T>,
+    [b, h, i]: [usize; 3],
+    keys: Range<usize>,
+) -> Option<&'a [T]> {
+    let strides = view.strides();
+    if strides[3] != 1 {
+        return None;
+    }
+    let (data, offset) = view.raw();
+    let start = offset as isize
+        + b as isize * strides[0]
+        + h as isize * strides[1]
+        + i as isize * strides[2]
+        + keys.start as isize;
+    Some(&data[start as usize..start as usize + keys.len()])
+}
+
+/// Rows of one head whose columns are neighbours, if they are.
+pub(super) fn neighbours<'a, T: Copy>(
+    view: &View<'a, T>,
+    b: usize,
+    h: usize,
+    rows: Range<usize>,
+) -> Option<Rows<'a, T>> {
+    let (shape, strides) = (view.shape(), view.strides());
+    if strides[3] != 1 && shape[3] > 1 {
+        return None;
+    }
+    let (data, offset) = view.raw();
+    if rows.is_empty() || shape[3] == 0 {
+        return Some(Rows::new(&[], 0, 0, rows.len(), shape[3]));
+    }
+    let start = offset as isize
+        + b as isize * strides[0]
+        + h as isize * strides[1]
+        + rows.start as isize * strides[2];
+    Some(Rows::new(
+        data,
+        start as usize,
+        strides[2],
+        rows.len(),
+        shape[3],
+    ))
+}
+
+/// Keys or values: those cached, then the new ones.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'a, T> {
+    past: Option<View<'a, T>>,
+    new: View<'a, T>,
+}
+
+impl<'a, T: Element + Default> Parts<'a, T> {
+    pub(super) fn width(&self) -> usize {
+        self.new.shape()[3]
+    }
+
+    /// Whether all rows have neighbouring columns.
+    pub(super) fn in_place(&self) -> bool {
+        [Some(self.new), self.past]
+            .iter()
+            .flatten()
+            .all(|view| view.strides()[3] == 1 || self.width() <= 1)
+    }
+
+    /// Calls `each(rows, first)` for at most two runs of rows that are `range`; `first` counts
+    /// from the range's start. Rows whose columns are not neighbours are copied to `spare`.
+    pub(super) fn rows(
+        &self,
+        b: usize,
+        g: usize,
+        range: Range<usize>,
+        spare: &mut Vec<T>,
+        mut each: impl FnMut(Rows<'_, T>, usize),
+    ) {
+        let cached = self.past.map_or(0, |past| past.shape()[2]);
+        let middle = range.end.min(cached).max(range.start);
+        let old = (self.past, range.start..middle, 0);
+        let new = (Some(self.new), middle..range.end, cached);
+        for (view, part, before) in [old, new] {
+            let Some(view) = view.filter(|_| !part.is_empty()) else {
+                continue;
+            };
+            let first = part.start - range.start;
+            match neighbours(&view, b, g, part.start - before..part.end - before) {
+                Some(rows) => each(rows, first),
+                None => {
+                    copy(&view, b, g, part.start - before..part.end - before, spare);
+                    each(
+                        Rows::new(spare, 0, self.width() as isize, part.len(), self.width()),
+                        first,
+                    );
+                }
+            }
+        }
+    }
+
+    /// The rows as they are, if they are one run with neighbouring columns.
+    pub(super) fn one_piece(&self, b: usize, g: usize, range: Range<usize>) -> Option<Rows<'a, T>> {
+        let cached = self.past.map_or(0, |past| past.shape()[2]);
+        match self.past {
+            Some(past) if range.end <= cached => neighbours(&past, b, g, range),
+            _ if range.start >= cached => {
+                neighbours(&self.new, b, g, range.start - cached..range.end - cached)
+            }
+            _ => None,
+        }
+    }
+
+    /// The same as one run, copied where it is two.
+    pub(super) fn one_run(
+        &self,
+        b: usize,
+        g: usize,
+        range: Range<usize>,
+        spare: &mut Vec<T>,
+        each: impl FnOnce(Rows<'_, T>),
+    ) {
+        if let Some(rows) = self.one_piece(b, g, range.clone()) {
+            return each(rows);
+        }
+        spare.clear();
+        let mut part = Vec::new();
+        self.rows(b, g, range.clone(), &mut part, |rows, _| {
+            (0..rows.count()).for_each(|i| spare.extend_from_slice(rows.row(i)));
+        });
+        each(Rows::new(
+            spare,
+            0,
+            self.width() as isize,
+            range.len(),
+            self.width(),
+        ));
+    }
+}
+
+/// Rows, one after the other.
+fn copy<T: Copy>(view: &View<'_, T>, b: usize, h: usize, rows: Range<usize>, to: &mut Vec<T>) {
+    let (data, offset) = view.raw();
+    let strides = view.strides();
+    to.clear();
+    for i in rows {
+        let at = offset as isize
+            + b as isize * strides[0]
+            + h as isize * strides[1]
+            + i as isize * strides[2];
+        to.extend((0..view.shape()[3]).map(|c| data[(at + c as isize * strides[3]) as usize]));
+    }
+}

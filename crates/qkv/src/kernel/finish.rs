@@ -1,0 +1,180 @@
+//! From running sums to what the caller gets.
+
+use super::block::{Head, Row, Scratch};
+use super::call::Call;
+use super::real::{Float, Real};
+use super::simd::{BLOCK, Claim, STRIDE, Softmax, TILE, sums_stride};
+use std::ops::Range;
+
+impl<T: Float> Scratch<T> {
+    /// Writes the rows of `total` to the output, and adds those that keep no key to `empty`.
+    pub(super) fn write(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        claim: &mut Claim<'_, T>,
+        empty: &mut Vec<[usize; 3]>,
+    ) {
+        let width = call.v().width();
+        let stride = sums_stride(width);
+        let sums = self.total.sums.get(self.rows.len() * stride);
+        let kept_share = call
+            .attention
+            .dropout
+            .map_or(T::ONE, |dropout| T::from_f64(1.0 / (1.0 - dropout.p)));
+        self.factors.clear();
+        self.lse.clear();
+        self.max.clear();
+        for (i, row) in self.rows.iter().enumerate() {
+            let finished = finish_row(call, head, row, self.total.max[i], &self.total.lanes[i]);
+            if finished.sum == 0.0 {
+                empty.push([head.batch, row.head, row.query]);
+            }
+            self.factors.push(finished.inverse * kept_share);
+            self.lse.push(finished.sum);
+            self.max.push(finished.max);
+        }
+        (call.kernels.logarithms)(&mut self.lse);
+        for (lse, max) in self.lse.iter_mut().zip(&self.max) {
+            *lse += max;
+        }
+        // All queries of one head, then of the next.
+        let mut from = 0;
+        while let Some(Row { head: h, query, .. }) = self.rows.get(from).copied() {
+            let rows = self.rows[from..].iter();
+            let count = rows.take_while(|row| row.head == h).count();
+            let to = from + count;
+            claim.write_lse(h, query, &self.lse[from..to]);
+            let (sums, factors) = (&sums[from * stride..], &self.factors[from..to]);
+            if let Some(out) = claim.rows(h, query..query + count) {
+                (call.kernels.finish)(sums, factors, out);
+            } else {
+                for (i, &factor) in factors.iter().enumerate() {
+                    let sums = &sums[i * stride..][..width];
+                    self.spare.clear();
+                    // +0 for −0, as the kernel does.
+                    self.spare
+                        .extend(sums.iter().map(|&x| x * factor + T::ZERO));
+                    claim.write_row(h, query + i, &self.spare);
+                }
+            }
+            from = to;
+        }
+    }
+
+    /// Recomputes numbers of the rows for some keys of the stretch and hands them to
+    /// `visit(row, first key, numbers)`, for the keys that the row sees: scores in natural units,
+    /// or weights by the maximum and sum that [`Scratch::run`] left.
+    pub(super) fn each_row(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        keys: Range<usize>,
+        weights: bool,
+        mut visit: impl FnMut(&Row, usize, &[T]),
+    ) {
+        if keys.is_empty() {
+            return;
+        }
+        let rows = self.rows.len();
+        for block in keys.start / BLOCK..keys.end.div_ceil(BLOCK) {
+            self.open(call, head, None, block);
+            self.score(call, head, None, block, 0..rows);
+            self.bend(call, head, block, 0..rows, 0);
+            let x = self.x.get(rows * STRIDE);
+            if weights {
+                // The maximum is the final one already, so it stays.
+                (call.kernels.softmax)(&mut Softmax {
+                    spans: &self.spans,
+                    x,
+                    max: &mut self.total.max,
+                    sums: &mut vec![[T::ZERO; TILE]; rows],
+                    corrections: &mut self.corrections,
+                    c: call.c,
+                    masks: &[],
+                    kept: true,
+                });
+            }
+            let first = block * BLOCK;
+            for ((i, row), x) in self.rows.iter().enumerate().zip(x.chunks_exact_mut(STRIDE)) {
+                let from = self.spans[i].from.max(keys.start.saturating_sub(first));
+                let to = self.spans[i].to.min(keys.end - first);
+                if from >= to {
+                    continue;
+                }
+                let x = &mut x[from..to];
+                if weights {
+                    let (max, lanes) = (self.total.max[i], &self.total.lanes[i]);
+                    let finished = finish_row(call, head, row, max, lanes);
+                    x.iter_mut().for_each(|x| *x = *x * finished.inverse);
+                } else if call.natural != 1.0 {
+                    // Scale 0 has made the products 0 already.
+                    let natural = T::from_f64(call.natural);
+                    for x in x.iter_mut().filter(|x| **x != T::NEG_INFINITY) {
+                        *x = *x * natural;
+                    }
+                }
+                visit(row, first + from, x);
+            }
+        }
+    }
+}
+
+/// What comes of a row's maximum and sums; lse = max + ln sum.
+struct Finished<T> {
+    /// 1/sum, the sink included; 0 for an empty row.
+    inverse: T,
+    /// In natural units; 0 for an empty row.
+    max: f64,
+    /// Without the sink; 0 for an empty row and for no other.
+    sum: f64,
+}
+
+fn finish_row<T: Float>(
+    call: &Call<'_, T>,
+    head: Head<'_>,
+    row: &Row,
+    max: T,
+    lanes: &[T; TILE],
+) -> Finished<T> {
+    let sum = sum_of_lanes(lanes).to_f64();
+    if max == T::NEG_INFINITY && sum == 0.0 {
+        let first = head.stretch.keys.start;
+        let keeps_one = (first + row.sight.from..first + row.sight.to)
+            .any(|j| call.keeps([head.batch, row.head, row.query, j]));
+        // A kept row whose scores are all −∞ is 0/0.
+        let (inverse, sum) = if keeps_one {
+            (f64::NAN, f64::NAN)
+        } else {
+            (0.0, 0.0)
+        };
+        return Finished {
+            inverse: T::from_f64(inverse),
+            max: 0.0,
+            sum,
+        };
+    }
+    let max = max.to_f64() * call.natural;
+    let with_sink = match call.sink(row.head) {
+        Some(sink) => sum + (sink - max).exp(),
+        None => sum,
+    };
+    Finished {
+        inverse: T::from_f64(1.0 / with_sink),
+        max,
+        sum,
+    }
+}
+
+/// The sum of the 16 lanes, always by the same tree.
+fn sum_of_lanes<T: Real>(lanes: &[T; TILE]) -> T {
+    let mut sums = *lanes;
+    let mut half = TILE / 2;
+    while half > 0 {
+        for i in 0..half {
+            sums[i] = sums[i] + sums[i + half];
+        }
+        half /= 2;
+    }
+    sums[0]
+}

@@ -1,0 +1,166 @@
+//! The fast path: attention in tiles, with a running maximum and sum.
+//!
+//! For each query, over blocks of 256 keys counted from the start of its document:
+//!
+//! ```text
+//! s_j   = q·k_j                              one chain of fused multiply-adds, ascending in d
+//! x_j   = s_j, or scale·s_j with softcap, bias and ALiBi; −∞ where key j is dropped
+//! m'    = max(m, x_j)                        over the block
+//! p_j   = 2^((x_j − m')·c)                   c = scale·log2(e), or log2(e)
+//! l[a]  = l[a]·2^((m − m')·c) + Σ p_j        16 sums, a = j mod 16, ascending in j
+//! o     = o·2^((m − m')·c), then o = fma(p_j, v_j, o) for each j, ascending
+//! ```
+//!
+//! and at the end `output = o / (Σ l + sink)`, `lse = m + ln Σ l`. Every 2048 keys (m, l, o) start
+//! afresh; the parts are merged in order.
+//!
+//! **Which numbers are added in which order depends on the key's place alone**, not on tiles,
+//! threads, batch, strides or how many queries there are, and a dropped key changes nothing: so
+//! for one instruction set a row always has the same bits. Decoding a token equals the row of a
+//! prefill, chunked prefill equals one shot. Left padding moves keys, and dropout goes by the
+//! batch entry, so both are outside this promise.
+//!
+//! Working memory is one packed copy of some heads' keys and the scores of 96 queries × 256 keys
+//! a thread.
+
+mod ahead;
+mod block;
+mod bound;
+mod call;
+mod exponentials;
+mod finish;
+mod forward;
+mod merge;
+mod options;
+mod real;
+mod simd;
+mod state;
+mod visible;
+mod weigh;
+mod weights;
+
+pub use bound::bound;
+pub use merge::merge;
+pub use options::Options;
+pub use real::Float;
+pub use simd::Isa;
+pub use weights::{Part, scores, weights};
+
+use crate::attention::{Attention, Inputs};
+use crate::definition::Output;
+use crate::error::{Error, Result};
+use crate::mask::EmptyRows;
+use crate::view::Tensor;
+use crate::view_mut::ViewMut;
+use call::Call;
+
+/// `softmax(scale·q·kᵀ + mask)·v`, fast.
+///
+/// Shapes as in [`Inputs`]; output `[batch, heads, queries, value_dim]`, lse `[batch, heads,
+/// queries]`. A row that keeps no key is zero, has lse = −∞ and is listed. It equals
+/// [`definition::forward`](crate::definition::forward) within [`bound`](crate::bound).
+///
+/// # Errors
+/// Those of [`Attention::check`], [`Error::EmptyRows`] where the caller asked for it, and those of
+/// [`Options::isa`].
+///
+/// ```
+/// use qkv::{Attention, Inputs, View, forward};
+/// let q = [1.0_f32, 0.0, 0.0, 1.0];
+/// let v = [1.0_f32, 2.0];
+/// let inputs = Inputs::new(View::new(&q, &[2, 2])?, View::new(&q, &[2, 2])?, View::new(&v, &[2, 1])?)?;
+/// let result = forward(&Attention::default(), &inputs)?;
+/// assert!((result.output.data()[0] - 1.3302).abs() < 1e-4);
+/// # Ok::<(), qkv::Error>(())
+/// ```
+pub fn forward<T: Float>(attention: &Attention<'_>, inputs: &Inputs<'_, T>) -> Result<Output<T>> {
+    forward_with(attention, inputs, &Options::default())
+}
+
+/// As [`forward`], with options.
+///
+/// # Errors
+/// As [`forward`].
+pub fn forward_with<T: Float>(
+    attention: &Attention<'_>,
+    inputs: &Inputs<'_, T>,
+    options: &Options,
+) -> Result<Output<T>> {
+    let [batch, heads, queries, _] = inputs.scores_shape();
+    let mut output = Tensor::filled(&[batch, heads, queries, inputs.value_dim()], T::ZERO);
+    let shape = [batch, heads, queries, inputs.value_dim()];
+    let rows = forward_into(
+        attention,
+        inputs,
+        options,
+        ViewMut::new(output.data_mut(), &shape)?,
+    )?;
+    Ok(Output {
+        output,
+        lse: rows.lse,
+        empty_rows: rows.empty_rows,
+    })
+}
+
+/// What there is to know about the rows of an output besides the output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows {
+    /// ln Σ exp(s) over the kept keys, without the sink, `[batch, heads, queries]`; −∞ where a
+    /// row keeps no key.
+    pub lse: Tensor<f64>,
+    /// Rows that keep no key, as `[batch, head, query]`.
+    pub empty_rows: Vec<[usize; 3]>,
+}
+
+/// As [`forward`], written into a view of the caller's, `[batch, heads, queries, value_dim]` with
+/// any strides: what lies between its elements is left alone.
+///
+/// # Errors
+/// As [`forward`], and [`Error::Mismatch`] if the output has another shape. With
+/// [`Error::EmptyRows`] the output has been written.
+pub fn forward_into<T: Float>(
+    attention: &Attention<'_>,
+    inputs: &Inputs<'_, T>,
+    options: &Options,
+    output: ViewMut<'_, T>,
+) -> Result<Rows> {
+    attention.check(inputs)?;
+    let [batch, heads, queries, _] = inputs.scores_shape();
+    let shape = [batch, heads, queries, inputs.value_dim()];
+    let axes = ["batch", "heads", "queries", "value_dim"];
+    for (axis, (needed, found)) in axes.into_iter().zip(shape.into_iter().zip(output.shape())) {
+        if needed != found {
+            return Err(Error::Mismatch {
+                axis,
+                left: "the result",
+                left_size: needed,
+                left_shape: shape.into(),
+                right: "output",
+                right_size: found,
+                right_shape: output.shape().into(),
+                remedy: "give an output of the result's shape",
+            });
+        }
+    }
+    let call = Call::new(attention, *inputs, options.isa()?);
+    let mut lse = Tensor::filled(&[batch, heads, queries], f64::NEG_INFINITY);
+    let empty_rows = forward::forward(&call, output, lse.data_mut(), options);
+    match empty_rows.first() {
+        Some(&first) if attention.empty_rows == EmptyRows::Error => Err(Error::EmptyRows {
+            rows: batch * heads * queries,
+            first,
+            empty: empty_rows,
+        }),
+        _ => Ok(Rows { lse, empty_rows }),
+    }
+}
+
+/// Runs nothing but fused multiply-adds of an instruction set, `rounds` in each of a dozen
+/// registers, and returns the number of floating-point operations: the limit to hold a speed
+/// against.
+///
+/// # Errors
+/// Those of [`Options::isa`].
+pub fn fma_burst<T: Float>(options: &Options, rounds: usize) -> Result<u64> {
+    Ok((T::kernels(options.isa()?).burn)(rounds))
+}

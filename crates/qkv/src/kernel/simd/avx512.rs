@@ -1,0 +1,330 @@
+//! AVX-512: 16 `f32` or 8 `f64` a register, 32 registers. Needs the subsets F, BW, DQ and VL.
+
+use super::vector::Vector;
+use std::arch::x86_64::*;
+
+#[derive(Clone, Copy)]
+pub(super) struct F32x16(__m512);
+
+#[derive(Clone, Copy)]
+pub(super) struct F64x8(__m512d);
+
+/// Bits from ≤ lane < to.
+#[inline(always)]
+fn lanes(from: usize, to: usize) -> u32 {
+    ((1u32 << to) - 1) & !((1u32 << from) - 1)
+}
+
+/// Bit i set if i < n and `from[i] == kept`.
+#[inline(always)]
+unsafe fn kept_bits(from: *const bool, n: usize, kept: bool) -> u16 {
+    unsafe {
+        // A bool is one byte, 0 or 1.
+        let (known, bytes) = if n >= 16 {
+            (u16::MAX, _mm_loadu_si128(from.cast()))
+        } else {
+            let known = lanes(0, n) as u16;
+            (known, _mm_maskz_loadu_epi8(known, from.cast()))
+        };
+        let set = _mm_test_epi8_mask(bytes, bytes);
+        if kept { set } else { !set & known }
+    }
+}
+
+impl Vector for F32x16 {
+    type T = f32;
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        unsafe { F32x16(_mm512_set1_ps(x)) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        unsafe { F32x16(_mm512_loadu_ps(from)) }
+    }
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, n: usize) -> Self {
+        unsafe { F32x16(_mm512_maskz_loadu_ps(lanes(0, n) as u16, from)) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        unsafe { _mm512_storeu_ps(to, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, n: usize) {
+        unsafe { _mm512_mask_storeu_ps(to, lanes(0, n) as u16, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        unsafe { F32x16(_mm512_add_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn sub(self, other: Self) -> Self {
+        unsafe { F32x16(_mm512_sub_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn mul(self, other: Self) -> Self {
+        unsafe { F32x16(_mm512_mul_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn div(self, other: Self) -> Self {
+        unsafe { F32x16(_mm512_div_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn fma(self, b: Self, c: Self) -> Self {
+        unsafe { F32x16(_mm512_fmadd_ps(self.0, b.0, c.0)) }
+    }
+    #[inline(always)]
+    unsafe fn max(self, other: Self) -> Self {
+        unsafe { F32x16(_mm512_max_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn abs(self) -> Self {
+        unsafe { F32x16(_mm512_abs_ps(self.0)) }
+    }
+    #[inline(always)]
+    unsafe fn copy_sign(self, sign: Self) -> Self {
+        unsafe {
+            let minus = _mm512_and_ps(sign.0, _mm512_set1_ps(-0.0));
+            F32x16(_mm512_or_ps(_mm512_abs_ps(self.0), minus))
+        }
+    }
+    #[inline(always)]
+    unsafe fn reduce_max(self) -> f32 {
+        unsafe { _mm512_reduce_max_ps(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn only(self, from: usize, to: usize) -> Self {
+        unsafe {
+            let nothing = _mm512_set1_ps(f32::NEG_INFINITY);
+            F32x16(_mm512_mask_mov_ps(nothing, lanes(from, to) as u16, self.0))
+        }
+    }
+    #[inline(always)]
+    unsafe fn dropped_where_neg_inf(self, bias: Self) -> Self {
+        unsafe {
+            let nothing = _mm512_set1_ps(f32::NEG_INFINITY);
+            let dropped = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(bias.0, nothing);
+            F32x16(_mm512_mask_mov_ps(self.0, dropped, nothing))
+        }
+    }
+    #[inline(always)]
+    unsafe fn dropped_unless(self, from: *const bool, n: usize, kept: bool) -> Self {
+        unsafe {
+            let nothing = _mm512_set1_ps(f32::NEG_INFINITY);
+            F32x16(_mm512_mask_mov_ps(
+                nothing,
+                kept_bits(from, n, kept),
+                self.0,
+            ))
+        }
+    }
+    #[inline(always)]
+    unsafe fn fraction(self) -> Self {
+        unsafe {
+            F32x16(_mm512_reduce_ps::<
+                { _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC },
+            >(self.0))
+        }
+    }
+    #[inline(always)]
+    unsafe fn scale(self, exponent: Self) -> Self {
+        unsafe { F32x16(_mm512_scalef_ps(self.0, exponent.0)) }
+    }
+    #[inline(always)]
+    unsafe fn centred_fraction(self) -> Self {
+        unsafe { F32x16(_mm512_reduce_ps::<_MM_FROUND_NO_EXC>(self.0)) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(at: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn turn(from: *const f32, stride: isize, columns: usize, to: *mut f32) {
+        unsafe {
+            let mut r = [_mm512_setzero_ps(); 16];
+            for (i, row) in r.iter_mut().enumerate() {
+                let from = from.offset(i as isize * stride);
+                *row = if columns == 16 {
+                    _mm512_loadu_ps(from)
+                } else {
+                    F32x16::load_first(from, columns).0
+                };
+            }
+            let mut a = [_mm512_setzero_pd(); 16];
+            for i in 0..8 {
+                a[2 * i] = _mm512_castps_pd(_mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]));
+                a[2 * i + 1] = _mm512_castps_pd(_mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]));
+            }
+            // b[4q + c]: column c of each quarter, rows 4q to 4q + 3
+            let mut b = [_mm512_setzero_ps(); 16];
+            for q in 0..4 {
+                for half in 0..2 {
+                    let (low, high) = (a[4 * q + half], a[4 * q + 2 + half]);
+                    b[4 * q + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+                    b[4 * q + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+                }
+            }
+            let mut out = [_mm512_setzero_ps(); 16];
+            for c in 0..4 {
+                let rows_0_7_even = _mm512_shuffle_f32x4::<0x88>(b[c], b[4 + c]);
+                let rows_0_7_odd = _mm512_shuffle_f32x4::<0xdd>(b[c], b[4 + c]);
+                let rows_8_15_even = _mm512_shuffle_f32x4::<0x88>(b[8 + c], b[12 + c]);
+                let rows_8_15_odd = _mm512_shuffle_f32x4::<0xdd>(b[8 + c], b[12 + c]);
+                out[c] = _mm512_shuffle_f32x4::<0x88>(rows_0_7_even, rows_8_15_even);
+                out[4 + c] = _mm512_shuffle_f32x4::<0x88>(rows_0_7_odd, rows_8_15_odd);
+                out[8 + c] = _mm512_shuffle_f32x4::<0xdd>(rows_0_7_even, rows_8_15_even);
+                out[12 + c] = _mm512_shuffle_f32x4::<0xdd>(rows_0_7_odd, rows_8_15_odd);
+            }
+            if columns == 16 {
+                for (c, column) in out.iter().enumerate() {
+                    _mm512_storeu_ps(to.add(16 * c), *column);
+                }
+            } else {
+                for (c, column) in out.iter().enumerate().take(columns) {
+                    _mm512_storeu_ps(to.add(16 * c), *column);
+                }
+            }
+        }
+    }
+}
+
+impl Vector for F64x8 {
+    type T = f64;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn splat(x: f64) -> Self {
+        unsafe { F64x8(_mm512_set1_pd(x)) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        unsafe { F64x8(_mm512_loadu_pd(from)) }
+    }
+    #[inline(always)]
+    unsafe fn load_first(from: *const f64, n: usize) -> Self {
+        unsafe { F64x8(_mm512_maskz_loadu_pd(lanes(0, n) as u8, from)) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f64) {
+        unsafe { _mm512_storeu_pd(to, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f64, n: usize) {
+        unsafe { _mm512_mask_storeu_pd(to, lanes(0, n) as u8, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        unsafe { F64x8(_mm512_add_pd(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn sub(self, other: Self) -> Self {
+        unsafe { F64x8(_mm512_sub_pd(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn mul(self, other: Self) -> Self {
+        unsafe { F64x8(_mm512_mul_pd(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn div(self, other: Self) -> Self {
+        unsafe { F64x8(_mm512_div_pd(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn fma(self, b: Self, c: Self) -> Self {
+        unsafe { F64x8(_mm512_fmadd_pd(self.0, b.0, c.0)) }
+    }
+    #[inline(always)]
+    unsafe fn max(self, other: Self) -> Self {
+        unsafe { F64x8(_mm512_max_pd(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn abs(self) -> Self {
+        unsafe { F64x8(_mm512_abs_pd(self.0)) }
+    }
+    #[inline(always)]
+    unsafe fn copy_sign(self, sign: Self) -> Self {
+        unsafe {
+            let minus = _mm512_and_pd(sign.0, _mm512_set1_pd(-0.0));
+            F64x8(_mm512_or_pd(_mm512_abs_pd(self.0), minus))
+        }
+    }
+    #[inline(always)]
+    unsafe fn reduce_max(self) -> f64 {
+        unsafe { _mm512_reduce_max_pd(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn only(self, from: usize, to: usize) -> Self {
+        unsafe {
+            let nothing = _mm512_set1_pd(f64::NEG_INFINITY);
+            F64x8(_mm512_mask_mov_pd(nothing, lanes(from, to) as u8, self.0))
+        }
+    }
+    #[inline(always)]
+    unsafe fn dropped_where_neg_inf(self, bias: Self) -> Self {
+        unsafe {
+            let nothing = _mm512_set1_pd(f64::NEG_INFINITY);
+            let dropped = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(bias.0, nothing);
+            F64x8(_mm512_mask_mov_pd(self.0, dropped, nothing))
+        }
+    }
+    #[inline(always)]
+    unsafe fn dropped_unless(self, from: *const bool, n: usize, kept: bool) -> Self {
+        unsafe {
+            let nothing = _mm512_set1_pd(f64::NEG_INFINITY);
+            F64x8(_mm512_mask_mov_pd(
+                nothing,
+                kept_bits(from, n, kept) as u8,
+                self.0,
+            ))
+        }
+    }
+    #[inline(always)]
+    unsafe fn fraction(self) -> Self {
+        unsafe {
+            F64x8(_mm512_reduce_pd::<
+                { _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC },
+            >(self.0))
+        }
+    }
+    #[inline(always)]
+    unsafe fn scale(self, exponent: Self) -> Self {
+        unsafe { F64x8(_mm512_scalef_pd(self.0, exponent.0)) }
+    }
+    #[inline(always)]
+    unsafe fn centred_fraction(self) -> Self {
+        unsafe { F64x8(_mm512_reduce_pd::<_MM_FROUND_NO_EXC>(self.0)) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(at: *const f64) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn turn(from: *const f64, stride: isize, columns: usize, to: *mut f64) {
+        unsafe {
+            let mut r = [_mm512_setzero_pd(); 8];
+            for (i, row) in r.iter_mut().enumerate() {
+                *row = F64x8::load_first(from.offset(i as isize * stride), columns).0;
+            }
+            let mut a = [_mm512_setzero_pd(); 8];
+            for i in 0..4 {
+                a[2 * i] = _mm512_unpacklo_pd(r[2 * i], r[2 * i + 1]);
+                a[2 * i + 1] = _mm512_unpackhi_pd(r[2 * i], r[2 * i + 1]);
+            }
+            let mut out = [_mm512_setzero_pd(); 8];
+            for c in 0..2 {
+                let rows_0_3_low = _mm512_shuffle_f64x2::<0x88>(a[c], a[2 + c]);
+                let rows_0_3_high = _mm512_shuffle_f64x2::<0xdd>(a[c], a[2 + c]);
+                let rows_4_7_low = _mm512_shuffle_f64x2::<0x88>(a[4 + c], a[6 + c]);
+                let rows_4_7_high = _mm512_shuffle_f64x2::<0xdd>(a[4 + c], a[6 + c]);
+                out[c] = _mm512_shuffle_f64x2::<0x88>(rows_0_3_low, rows_4_7_low);
+                out[2 + c] = _mm512_shuffle_f64x2::<0x88>(rows_0_3_high, rows_4_7_high);
+                out[4 + c] = _mm512_shuffle_f64x2::<0xdd>(rows_0_3_low, rows_4_7_low);
+                out[6 + c] = _mm512_shuffle_f64x2::<0xdd>(rows_0_3_high, rows_4_7_high);
+            }
+            for (c, column) in out.iter().enumerate().take(columns) {
+                _mm512_storeu_pd(to.add(16 * c), *column);
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The kernels of each instruction set, and the only `unsafe` code of the crate.
+//!
+//! What is here is safe to use: every function checks its slices once, works on registers and raw
+//! pointers inside, and can be had only through [`Kernels`] of an instruction set that this
+//! processor was found to have ([`Isa::available`]).
+//!
+//! | file | what |
+//! |---|---|
+//! | `vector` | one register; exp and tanh on it |
+//! | `avx512`, `avx2`, `portable` | registers of an instruction set |
+//! | `pack`, `scores`, `softmax`, `values` | the stages, for any register |
+//! | `rows` | strided rows, aligned memory |
+//! | `logarithm` | natural logarithms |
+//! | `limit` | multiply-adds alone, to measure the processor by |
+//! | `shared` | one output written from many threads |
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod limit;
+mod logarithm;
+mod pack;
+mod portable;
+mod rows;
+mod scores;
+mod shared;
+mod softmax;
+#[cfg(test)]
+mod tests;
+mod values;
+mod vector;
+
+pub use pack::{TILE, packed_len};
+pub use rows::{Aligned, Rows};
+pub use scores::Scores;
+pub use shared::{Claim, Desk, RowsMut, Strip};
+pub use softmax::{Arithmetic, Bend, Softmax};
+pub use values::{Start, Values, sums_stride};
+
+/// Keys of a block: one maximum and one correction each.
+pub const BLOCK: usize = 256;
+
+/// Distance between two rows of scores. More than a block, so that rows begin at different lines
+/// of the first cache.
+pub const STRIDE: usize = BLOCK + 16;
+
+/// Some keys of a block: from ≤ key < to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The first.
+    pub from: usize,
+    /// Behind the last.
+    pub to: usize,
+}
+
+impl Span {
+    /// Number of keys.
+    pub fn len(self) -> usize {
+        self.to.saturating_sub(self.from)
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(self) -> bool {
+        self.from >= self.to
+    }
+
+    /// From the first key of any to the last of any.
+    pub fn union(spans: &[Span]) -> Span {
+        let mut all = Span {
+            from: usize::MAX,
+            to: 0,
+        };
+        for span in spans.iter().filter(|span| !span.is_empty()) {
+            all.from = all.from.min(span.from);
+            all.to = all.to.max(span.to);
+        }
+        if all.is_empty() { Span::default() } else { all }
+    }
+
+    /// The keys that lie in from..to too; 0..0 or `from..from` where there is none.
+    pub fn within(self, from: usize, to: usize) -> Span {
+        let from = self.from.max(from);
+        Span {
+            from: from.min(to),
+            to: self.to.clamp(from.min(to), to),
+        }
+    }
+}
+
+/// Asks for the lines of memory that hold `data`.
+pub fn prefetch<T>(data: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let bytes = data.as_ptr().cast::<i8>();
+        for at in (0..size_of_val(data)).step_by(64) {
+            // SAFETY: every x86-64 processor has this instruction, and it never faults.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(at)) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = data;
+}
+
+/// An instruction set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Isa {
+    /// Plain Rust, for any processor.
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Isa {
+    /// All, the plainest first.
+    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+
+    /// Whether this processor has it.
+    pub fn available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 => false,
+        }
+    }
+}
+
+/// The stages for one number type and instruction set.
+pub struct Kernels<T: 'static> {
+    /// Queries of a tile of the values; see [`Softmax::x`].
+    pub tile_rows: usize,
+    /// Packs keys into tiles of [`TILE`]; see `pack`.
+    pub pack: fn(Rows<'_, T>, &mut [T]),
+    /// Whether no number is infinite or NaN.
+    pub all_finite: fn(Rows<'_, T>) -> bool,
+    /// Scores of a block; see `scores`.
+    pub scores: fn(&Scores<'_, T>, &mut [T]),
+    /// Scale, softcap, biases and masks of one row; see [`Bend`].
+    pub bend: fn(&Bend<'_, T>, &mut [T]),
+    /// Exponentials of a block; see `softmax`.
+    pub softmax: fn(&mut Softmax<'_, T>),
+    /// 2^((old − new)·c); see `softmax`.
+    pub correction: fn(T, T, T) -> T,
+    /// Weighted sums of a block; see `values`.
+    pub values: fn(&Values<'_, T>, &mut [T]),
+    /// sums = fma(other, b, a·sums).
+    pub add: fn(&mut [T], T, &[T], T),
+    /// Rows of the output = factors·sums; see `values`.
+    pub finish: fn(&[T], &[T], RowsMut<'_, T>),
+    /// Natural logarithms; see `logarithm`.
+    pub logarithms: fn(&mut [f64]),
+    /// Nothing but multiply-adds; see `limit`.
+    pub burn: fn(usize) -> u64,
+}
+
+/// A table of kernels: `queries × registers` of a tile of scores, then of values, then queries of
+/// a tile of values where there are few.
+macro_rules! kernels {
+    ($name:ident, $v:ty, $t:ty, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal, $stream:literal) => {
+        static $name: Kernels<$t> = {
+            kernels!(@each $(#[$feature])*,
+                fn pack(rows: Rows<'_, $t>, out: &mut [$t]) -> () = pack::run::<$v>;
+                fn all_finite(rows: Rows<'_, $t>) -> bool = pack::all_finite::<$v>;
+                fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$v, $sr, $sn>;
+                fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = softmax::bend::<$v>;
+                fn softmax(args: &mut Softmax<'_, $t>) -> () = softmax::run::<$v, $vr>;
+                fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
+                fn values(args: &Values<'_, $t>, sums: &mut [$t]) -> () = values::run::<$v, $vr, $vn, $stream>;
+                fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
+                fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $t>) -> () = values::finish::<$v>;
+                fn logarithms(numbers: &mut [f64]) -> () = logarithm::run;
+                fn burn(rounds: usize) -> u64 = limit::run::<$v>;
+            );
+            Kernels {
+                tile_rows: $vr, pack, all_finite, scores, bend, softmax, correction, values, add,
+                finish, logarithms, burn,
+            }
+        };
+    };
+    // The features of a table cannot be repeated inside the repetition of its functions.
+    (@each $(#[$feature:meta])*, ) => {};
+    (@each , $(fn $f:ident($($a:ident: $at:ty),*) -> $r:ty = $body:path;)*) => {
+        $(fn $f($($a: $at),*) -> $r {
+            // SAFETY: needs no instruction beyond the target's.
+            unsafe { $body($($a),*) }
+        })*
+    };
+    (@each #[$feature:meta], fn $f:ident($($a:ident: $at:ty),*) -> $r:ty = $body:path; $($rest:tt)*) => {
+        fn $f($($a: $at),*) -> $r {
+            #[$feature]
+            fn inside($($a: $at),*) -> $r {
+                // SAFETY: this function enables the instructions.
+                unsafe { $body($($a),*) }
+            }
+            // SAFETY: a table is handed out only where `Isa::available`.
+            unsafe { inside($($a),*) }
+        }
+        kernels!(@each #[$feature], $($rest)*);
+    };
+}
+
+kernels!(PORTABLE_F32, portable::Four<f32>, f32, , 4 x 2, 4 x 2, 1);
+kernels!(PORTABLE_F64, portable::Four<f64>, f64, , 4 x 2, 4 x 2, 1);
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX2_F32, avx2::F32x8, f32, #[target_feature(enable = "avx2,fma")], 6 x 2, 6 x 2, 1);
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX2_F64, avx2::F64x4, f64, #[target_feature(enable = "avx2,fma")], 6 x 2, 6 x 2, 1);
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX512_F32, avx512::F32x16, f32,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 6 x 4, 6 x 4, 2);
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX512_F64, avx512::F64x8, f64,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4, 2);
+
+/// The table of an instruction set; the portable one where the processor does not have it.
+macro_rules! choose {
+    ($name:ident, $t:ty, $portable:ident, $avx2:ident, $avx512:ident) => {
+        /// The kernels of `isa`, or the portable ones if this processor does not have it.
+        pub fn $name(isa: Isa) -> &'static Kernels<$t> {
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 if isa.available() => &$avx512,
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 if isa.available() => &$avx2,
+                _ => &$portable,
+            }
+        }
+    };
+}
+choose!(kernels_f32, f32, PORTABLE_F32, AVX2_F32, AVX512_F32);
+choose!(kernels_f64, f64, PORTABLE_F64, AVX2_F64, AVX512_F64);

@@ -1,0 +1,101 @@
+//! Keys, turned so that neighbouring numbers belong to neighbouring keys.
+//!
+//! Sixteen keys make a tile: `tile[d·16 + key]`. A block of keys is its tiles one after the other.
+
+use super::super::real::Real;
+use super::rows::Rows;
+use super::vector::Vector;
+
+/// Keys of a tile, whatever the number type and instruction set.
+pub const TILE: usize = 16;
+
+/// Keys that memory is asked for ahead of those being packed: long caches are read at the speed of
+/// memory only so. What follows the last key is asked for, too: it is the next block, or nothing.
+const AHEAD: usize = 2 * TILE;
+
+/// Numbers that so many packed keys take.
+pub fn packed_len(keys: usize, width: usize) -> usize {
+    keys.next_multiple_of(TILE) * width
+}
+
+/// Packs all rows; lanes of the last tile that no key fills are 0.
+///
+/// # Panics
+/// If `out` is shorter than the tiles.
+#[inline(always)]
+pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
+    let width = rows.width();
+    let full = rows.count() / TILE;
+    assert!(out.len() >= packed_len(rows.count(), width));
+    let line = 64 / size_of::<V::T>();
+    let lines = width.div_ceil(line);
+    let mut ahead = 0;
+    for (tile, out) in out.chunks_exact_mut(TILE * width).enumerate().take(full) {
+        let mut d = 0;
+        while d < width {
+            let columns = V::LANES.min(width - d);
+            let mut lane = 0;
+            while lane < TILE {
+                // SAFETY: rows tile·16 + lane .. + LANES exist, since the tile is full, and have
+                // columns d .. d + columns; what is written lies in the tile of 16·width numbers.
+                unsafe {
+                    let from = rows.pointer().wrapping_offset(
+                        (tile * TILE + lane) as isize * rows.stride() + d as isize,
+                    );
+                    let to = out.as_mut_ptr().add(d * TILE + lane);
+                    V::turn(from, rows.stride(), columns, to);
+                    // As many lines as were read, in the order of memory.
+                    for _ in 0..V::LANES * columns * size_of::<V::T>() / 64 {
+                        let (row, part) = (ahead / lines + AHEAD, ahead % lines);
+                        V::prefetch(rows.pointer().wrapping_offset(
+                            row as isize * rows.stride() + (part * line) as isize,
+                        ));
+                        ahead += 1;
+                    }
+                }
+                lane += V::LANES;
+            }
+            d += columns;
+        }
+    }
+    let left = rows.count() % TILE;
+    if left > 0 {
+        let out = &mut out[full * TILE * width..][..TILE * width];
+        out.fill(V::T::ZERO);
+        for lane in 0..left {
+            for (d, &x) in rows.row(full * TILE + lane).iter().enumerate() {
+                out[d * TILE + lane] = x;
+            }
+        }
+    }
+}
+
+/// Whether no number is infinite or NaN.
+#[inline(always)]
+pub(super) unsafe fn all_finite<V: Vector>(rows: Rows<'_, V::T>) -> bool {
+    // SAFETY: every load lies in a row; `run` by which this is called enables the instructions.
+    unsafe {
+        let zero = V::splat(V::T::ZERO);
+        let mut sums = [zero; 4];
+        for i in 0..rows.count() {
+            let row = rows.row(i);
+            let mut at = 0;
+            while at < row.len() {
+                let n = V::LANES.min(row.len() - at);
+                let x = if n == V::LANES {
+                    V::load(row.as_ptr().add(at))
+                } else {
+                    V::load_first(row.as_ptr().add(at), n)
+                };
+                let sum = &mut sums[at / V::LANES % 4];
+                *sum = x.fma(zero, *sum);
+                at += n;
+            }
+        }
+        // Anything but 0 came from 0·∞ or 0·NaN; `max` would hide NaN, the sum does not.
+        let sum = sums[0].add(sums[1]).add(sums[2].add(sums[3]));
+        let mut lanes = [V::T::ZERO; TILE];
+        sum.store(lanes.as_mut_ptr());
+        lanes.iter().all(|&x| x == V::T::ZERO)
+    }
+}

@@ -1,0 +1,258 @@
+//! One output, written by several threads, each its own rows.
+//!
+//! A [`Desk`] holds the output and hands out [`Claim`]s. Each claim is the exclusive right to some
+//! rows: the desk cuts batch × heads × queries into a grid of boxes and hands out each box once.
+
+use crate::view_mut::ViewMut;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How one stretch of queries is cut into boxes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strip {
+    /// The queries.
+    pub queries: Range<usize>,
+    /// Heads of a box, at least 1.
+    pub heads_step: usize,
+    /// Queries of a box, at least 1.
+    pub queries_step: usize,
+}
+
+impl Strip {
+    /// Boxes that a group of so many heads makes.
+    pub fn boxes(&self, group: usize) -> usize {
+        group.div_ceil(self.heads_step) * self.queries.len().div_ceil(self.queries_step)
+    }
+
+    /// Heads, counted within the group, and queries of a box. The last queries come first: with a
+    /// causal mask they are most work.
+    pub fn at(&self, index: usize, group: usize) -> (Range<usize>, Range<usize>) {
+        let along = self.queries.len().div_ceil(self.queries_step);
+        let head = index / along * self.heads_step;
+        let query = self.queries.start + (along - 1 - index % along) * self.queries_step;
+        (
+            head..(head + self.heads_step).min(group),
+            query..(query + self.queries_step).min(self.queries.end),
+        )
+    }
+}
+
+/// An output `[batch, heads, queries, width]` with its lse `[batch, heads, queries]`.
+pub struct Desk<'a, T> {
+    output: *mut T,
+    strides: [isize; 4],
+    shape: [usize; 4],
+    lse: *mut f64,
+    /// Query heads of a key and value head.
+    group: usize,
+    strips: &'a [Strip],
+    boxes_of_group: usize,
+    boxes: usize,
+    next: AtomicUsize,
+    borrowed: PhantomData<(&'a mut [T], &'a mut [f64])>,
+}
+
+// SAFETY: what is written through the pointers goes through claims, which are disjoint.
+unsafe impl<T: Send> Sync for Desk<'_, T> {}
+
+impl<'a, T: Copy> Desk<'a, T> {
+    /// `strips` cut the queries, in ascending order; all groups of heads are cut alike.
+    ///
+    /// # Panics
+    /// If lse has not one place a row, or strips overlap or reach too far.
+    pub fn new(
+        output: ViewMut<'a, T>,
+        lse: &'a mut [f64],
+        group: usize,
+        strips: &'a [Strip],
+    ) -> Self {
+        let (output, shape, strides) = output.into_raw();
+        let [batch, heads, queries, _] = shape;
+        assert!(lse.len() == batch * heads * queries && group > 0 && heads % group == 0);
+        let mut free = 0;
+        for strip in strips {
+            assert!(free <= strip.queries.start && strip.queries.start <= strip.queries.end);
+            assert!(strip.heads_step > 0 && strip.queries_step > 0);
+            free = strip.queries.end;
+        }
+        assert!(free <= queries);
+        let boxes_of_group = strips.iter().map(|strip| strip.boxes(group)).sum();
+        Desk {
+            output,
+            strides,
+            shape,
+            lse: lse.as_mut_ptr(),
+            group,
+            strips,
+            boxes_of_group,
+            boxes: boxes_of_group * batch * (heads / group),
+            next: AtomicUsize::new(0),
+            borrowed: PhantomData,
+        }
+    }
+
+    /// The next box below `limit`, if one is left. Those of one group of heads follow each other,
+    /// and those of one strip within it.
+    pub fn next(&self, limit: usize) -> Option<Claim<'_, T>> {
+        let limit = limit.min(self.boxes);
+        let index = self
+            .next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+                (next < limit).then_some(next + 1)
+            })
+            .ok()?;
+        let (group, mut left) = (index / self.boxes_of_group, index % self.boxes_of_group);
+        let groups = self.shape[1] / self.group;
+        let mut strip = 0;
+        while left >= self.strips[strip].boxes(self.group) {
+            left -= self.strips[strip].boxes(self.group);
+            strip += 1;
+        }
+        let (heads, queries) = self.strips[strip].at(left, self.group);
+        let first_head = group % groups * self.group;
+        Some(Claim {
+            desk: self,
+            batch: group / groups,
+            kv_head: group % groups,
+            strip,
+            heads: first_head + heads.start..first_head + heads.end,
+            queries,
+        })
+    }
+}
+
+/// The exclusive right to write some rows of the output.
+pub struct Claim<'d, T> {
+    desk: &'d Desk<'d, T>,
+    batch: usize,
+    kv_head: usize,
+    strip: usize,
+    heads: Range<usize>,
+    queries: Range<usize>,
+}
+
+impl<T: Copy> Claim<'_, T> {
+    /// The batch entry.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// The key and value head of all heads of the claim.
+    pub fn kv_head(&self) -> usize {
+        self.kv_head
+    }
+
+    /// Batch entry and key and value head of the claim that comes `count` groups of heads later.
+    pub fn later(&self, count: usize) -> Option<(usize, usize)> {
+        let [batch, heads, ..] = self.desk.shape;
+        let groups = heads / self.desk.group;
+        let index = self.batch * groups + self.kv_head + count;
+        (index < batch * groups).then_some((index / groups, index % groups))
+    }
+
+    /// Which strip the queries belong to.
+    pub fn strip(&self) -> usize {
+        self.strip
+    }
+
+    /// The query heads.
+    pub fn heads(&self) -> Range<usize> {
+        self.heads.clone()
+    }
+
+    /// The queries.
+    pub fn queries(&self) -> Range<usize> {
+        self.queries.clone()
+    }
+
+    fn check(&self, head: usize, queries: &Range<usize>) {
+        assert!(self.heads.contains(&head) && queries.start <= queries.end);
+        assert!(self.queries.start <= queries.start && queries.end <= self.queries.end);
+    }
+
+    fn start(&self, head: usize, query: usize) -> isize {
+        let strides = self.desk.strides;
+        self.batch as isize * strides[0] + head as isize * strides[1] + query as isize * strides[2]
+    }
+
+    /// Writes the lse of neighbouring queries.
+    ///
+    /// # Panics
+    /// If a row is not in the claim.
+    pub fn write_lse(&mut self, head: usize, first: usize, lse: &[f64]) {
+        self.check(head, &(first..first + lse.len()));
+        let [_, heads, queries, _] = self.desk.shape;
+        let row = (self.batch * heads + head) * queries + first;
+        // SAFETY: the rows are in this claim, which nobody else has, and lse has a place for each.
+        unsafe {
+            std::ptr::copy_nonoverlapping(lse.as_ptr(), self.desk.lse.add(row), lse.len());
+        }
+    }
+
+    /// The rows of neighbouring queries, to be written; `None` if their columns are not neighbours.
+    ///
+    /// # Panics
+    /// If a row is not in the claim.
+    pub fn rows(&mut self, head: usize, queries: Range<usize>) -> Option<RowsMut<'_, T>> {
+        self.check(head, &queries);
+        let (shape, strides) = (self.desk.shape, self.desk.strides);
+        // An index of the shape is inside the data and no other's element, which `ViewMut` has
+        // checked; so are those of these rows, and nobody else has their claim.
+        (strides[3] == 1 || shape[3] <= 1).then(|| RowsMut {
+            first: self
+                .desk
+                .output
+                .wrapping_offset(self.start(head, queries.start)),
+            stride: strides[2],
+            count: queries.len(),
+            width: shape[3],
+            borrowed: PhantomData,
+        })
+    }
+
+    /// Writes one row whose columns need not be neighbours.
+    ///
+    /// # Panics
+    /// If the row is not in the claim, or has another length.
+    pub fn write_row(&mut self, head: usize, query: usize, row: &[T]) {
+        self.check(head, &(query..query + 1));
+        assert!(row.len() == self.desk.shape[3]);
+        let start = self.start(head, query);
+        for (c, &x) in row.iter().enumerate() {
+            // SAFETY: as in `rows`.
+            unsafe {
+                *self
+                    .desk
+                    .output
+                    .offset(start + c as isize * self.desk.strides[3]) = x;
+            }
+        }
+    }
+}
+
+/// Rows of an output, to be written.
+pub struct RowsMut<'c, T> {
+    first: *mut T,
+    stride: isize,
+    count: usize,
+    width: usize,
+    borrowed: PhantomData<&'c mut [T]>,
+}
+
+impl<T> RowsMut<'_, T> {
+    /// Number of rows.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Numbers in a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Row `index`, of which `width` numbers may be written, if it is below `count`.
+    pub(super) fn pointer(&self, index: usize) -> *mut T {
+        self.first.wrapping_offset(index as isize * self.stride)
+    }
+}

@@ -1,0 +1,275 @@
+//! The weighted sum of values of a block.
+//!
+//! ```text
+//! sum[i] = correction[i]·sum[i], then fma(p[i,j], v[j], sum[i]) for each key j, ascending
+//! ```
+//!
+//! A tile is some queries times some registers of columns, held in registers while its keys pass.
+
+use super::super::real::Real;
+use super::rows::Rows;
+use super::shared::RowsMut;
+use super::vector::Vector;
+use super::{BLOCK, STRIDE, Span};
+
+/// What to compute.
+pub struct Values<'a, T> {
+    /// Row i, key j at `p[i·STRIDE + j]`; 0 for a dropped key inside the union of the spans of a
+    /// tile of queries.
+    pub p: &'a [T],
+    /// Which keys of the block each query uses.
+    pub spans: &'a [Span],
+    /// The keys of the block that `v` holds.
+    pub keys: Span,
+    /// Row n is key `keys.from + n`.
+    pub v: Rows<'a, T>,
+    /// What the sums begin with.
+    pub start: Start<'a, T>,
+}
+
+/// Up to so many queries, values are taken to come from memory.
+const STREAM: usize = 8;
+
+/// How far ahead rows of values are asked for then.
+const ROWS_AHEAD: isize = 32;
+
+/// What the sums of a block begin with.
+#[derive(Clone, Copy)]
+pub enum Start<'a, T> {
+    /// 0, whatever the memory holds.
+    Zero,
+    /// The sums so far times one factor a query.
+    Times(&'a [T]),
+    /// The sums so far.
+    AsTheyAre,
+}
+
+/// Distance between the sums of two queries.
+pub fn sums_stride(width: usize) -> usize {
+    width.next_multiple_of(16)
+}
+
+/// Updates `sums[i·sums_stride(width) + c]` for every query of `spans`.
+///
+/// # Panics
+/// If an argument is shorter than the spans need.
+#[inline(always)]
+pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: usize>(
+    args: &Values<'_, V::T>,
+    sums: &mut [V::T],
+) {
+    let (rows, width) = (args.spans.len(), args.v.width());
+    let stride = sums_stride(width);
+    assert!(args.keys.to <= BLOCK && args.v.count() >= args.keys.len());
+    assert!(args.p.len() >= rows * STRIDE && sums.len() >= rows * stride);
+    if let Start::Times(factors) = args.start {
+        assert!(factors.len() >= rows);
+    }
+    let vectors = width.div_ceil(V::LANES);
+    // Values that few queries use come from memory: whole rows in one pass, asked for ahead.
+    let stream = rows <= STREAM;
+    let (tile_rows, tile_vectors) = if stream { (FEW, 8) } else { (R, N) };
+    let passes = vectors.div_ceil(tile_vectors);
+    for pass in 0..passes {
+        let (first, end) = (vectors * pass / passes, vectors * (pass + 1) / passes);
+        let mut row = 0;
+        while row < rows {
+            let height = tile_rows.min(rows - row);
+            let span =
+                Span::union(&args.spans[row..row + height]).within(args.keys.from, args.keys.to);
+            // SAFETY: the tile's queries, keys and columns exist: see the assertions above; its
+            // last register loads only the columns that there are, and `sums` has room for all.
+            unsafe {
+                let tile = Tile {
+                    p: args.p.as_ptr().add(row * STRIDE + span.from),
+                    v: args.v.pointer().wrapping_offset(
+                        (span.from - args.keys.from) as isize * args.v.stride()
+                            + (first * V::LANES) as isize,
+                    ),
+                    v_stride: args.v.stride(),
+                    keys: span.len(),
+                    last: (width - first * V::LANES).min((end - first) * V::LANES)
+                        - (end - first - 1) * V::LANES,
+                    factors: match args.start {
+                        Start::Times(factors) => Some(factors.as_ptr().add(row)),
+                        _ => None,
+                    },
+                    zero: matches!(args.start, Start::Zero),
+                    sums: sums.as_mut_ptr().add(row * stride + first * V::LANES),
+                    sums_stride: stride,
+                };
+                if stream {
+                    tile.stream::<V>(height, end - first, row == 0);
+                } else {
+                    match end - first {
+                        1 => tile.high::<V, 1>(height),
+                        2 => tile.high::<V, 2>(height),
+                        3 => tile.high::<V, 3>(height),
+                        _ => tile.high::<V, N>(height),
+                    }
+                }
+            }
+            row += height;
+        }
+    }
+}
+
+/// Where a tile's numbers are.
+struct Tile<T> {
+    p: *const T,
+    v: *const T,
+    v_stride: isize,
+    keys: usize,
+    /// Columns in the last register.
+    last: usize,
+    factors: Option<*const T>,
+    zero: bool,
+    sums: *mut T,
+    sums_stride: usize,
+}
+
+impl<T: Real> Tile<T> {
+    #[inline(always)]
+    unsafe fn high<V: Vector<T = T>, const N: usize>(&self, height: usize) {
+        unsafe {
+            match height {
+                1 => self.compute::<V, 1, N, false>(),
+                2 => self.compute::<V, 2, N, false>(),
+                3 => self.compute::<V, 3, N, false>(),
+                4 => self.compute::<V, 4, N, false>(),
+                5 => self.compute::<V, 5, N, false>(),
+                _ => self.compute::<V, 6, N, false>(),
+            }
+        }
+    }
+
+    /// One or two queries; the first tile asks for the rows ahead.
+    #[inline(always)]
+    unsafe fn stream<V: Vector<T = T>>(&self, height: usize, vectors: usize, first: bool) {
+        unsafe {
+            match (vectors, first) {
+                (1, _) => self.low::<V, 1, true>(height),
+                (2, _) => self.low::<V, 2, true>(height),
+                (3, _) => self.low::<V, 3, true>(height),
+                (4, true) => self.low::<V, 4, true>(height),
+                (4, false) => self.low::<V, 4, false>(height),
+                (5, _) => self.low::<V, 5, true>(height),
+                (6, _) => self.low::<V, 6, true>(height),
+                (7, _) => self.low::<V, 7, true>(height),
+                (_, true) => self.low::<V, 8, true>(height),
+                (_, false) => self.low::<V, 8, false>(height),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn low<V: Vector<T = T>, const N: usize, const AHEAD: bool>(&self, height: usize) {
+        unsafe {
+            match height {
+                1 => self.compute::<V, 1, N, AHEAD>(),
+                _ => self.compute::<V, 2, N, AHEAD>(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize, const AHEAD: bool>(&self) {
+        unsafe {
+            let mut sums = [[V::splat(T::ZERO); N]; R];
+            if !self.zero {
+                for r in 0..R {
+                    for n in 0..N {
+                        sums[r][n] = V::load(self.sums.add(r * self.sums_stride + n * V::LANES));
+                    }
+                    if let Some(factors) = self.factors {
+                        let factor = V::splat(*factors.add(r));
+                        for n in 0..N {
+                            sums[r][n] = sums[r][n].mul(factor);
+                        }
+                    }
+                }
+            }
+            let mut row = self.v;
+            for j in 0..self.keys {
+                let mut v = [V::splat(T::ZERO); N];
+                for n in 0..N - 1 {
+                    v[n] = V::load(row.add(n * V::LANES));
+                }
+                v[N - 1] = V::load_first(row.add((N - 1) * V::LANES), self.last);
+                for r in 0..R {
+                    let p = V::splat(*self.p.add(r * STRIDE + j));
+                    for n in 0..N {
+                        sums[r][n] = p.fma(v[n], sums[r][n]);
+                    }
+                }
+                if AHEAD {
+                    let ahead = row.wrapping_offset(ROWS_AHEAD * self.v_stride);
+                    let mut n = 0;
+                    while n < N {
+                        V::prefetch(ahead.wrapping_add(n * V::LANES));
+                        n += 64 / (V::LANES * size_of::<T>());
+                    }
+                }
+                row = row.wrapping_offset(self.v_stride);
+            }
+            for r in 0..R {
+                for n in 0..N {
+                    sums[r][n].store(self.sums.add(r * self.sums_stride + n * V::LANES));
+                }
+            }
+        }
+    }
+}
+
+/// sums = fma(other, b, a·sums)
+#[inline(always)]
+pub(super) unsafe fn add<V: Vector>(sums: &mut [V::T], a: V::T, other: &[V::T], b: V::T) {
+    assert!(sums.len() == other.len());
+    // SAFETY: all loads and stores lie in the two slices.
+    unsafe {
+        let (a, b) = (V::splat(a), V::splat(b));
+        let mut at = 0;
+        while at + V::LANES <= sums.len() {
+            let (x, y) = (
+                V::load(sums.as_ptr().add(at)),
+                V::load(other.as_ptr().add(at)),
+            );
+            y.fma(b, x.mul(a)).store(sums.as_mut_ptr().add(at));
+            at += V::LANES;
+        }
+        let n = sums.len() - at;
+        if n > 0 {
+            let x = V::load_first(sums.as_ptr().add(at), n);
+            let y = V::load_first(other.as_ptr().add(at), n);
+            y.fma(b, x.mul(a)).store_first(sums.as_mut_ptr().add(at), n);
+        }
+    }
+}
+
+/// Row i of `out` = factor i · sums i, with +0 for −0, which of the two depends on what was
+/// skipped.
+///
+/// # Panics
+/// If there are fewer sums or factors than rows.
+#[inline(always)]
+pub(super) unsafe fn finish<V: Vector>(sums: &[V::T], factors: &[V::T], out: RowsMut<'_, V::T>) {
+    let (width, stride) = (out.width(), sums_stride(out.width()));
+    assert!(sums.len() >= out.count() * stride && factors.len() >= out.count());
+    for i in 0..out.count() {
+        // SAFETY: all loads lie in `sums`, all stores in row i.
+        unsafe {
+            let (from, to) = (sums.as_ptr().add(i * stride), out.pointer(i));
+            let (factor, zero) = (V::splat(factors[i]), V::splat(V::T::ZERO));
+            let mut at = 0;
+            while at + V::LANES <= width {
+                let x = V::load(from.add(at)).mul(factor).add(zero);
+                x.store(to.add(at));
+                at += V::LANES;
+            }
+            if at < width {
+                let x = V::load_first(from.add(at), width - at);
+                x.mul(factor).add(zero).store_first(to.add(at), width - at);
+            }
+        }
+    }
+}

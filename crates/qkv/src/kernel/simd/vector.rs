@@ -1,0 +1,125 @@
+//! One register of numbers: what every instruction set offers to the kernels.
+
+use super::super::real::Real;
+use crate::view::Element;
+
+/// A register. Every method is `unsafe` for one reason: the processor must have the instructions,
+/// so it may only be called, inlined, from a function that enables them.
+///
+/// Pointers need no alignment.
+pub(super) trait Vector: Copy {
+    /// The number in a lane.
+    type T: Real;
+    /// Lanes; divides 16.
+    const LANES: usize;
+
+    /// `x` in every lane.
+    unsafe fn splat(x: Self::T) -> Self;
+    /// `LANES` numbers from `from`, which must be readable.
+    unsafe fn load(from: *const Self::T) -> Self;
+    /// The first `n ≤ LANES` numbers, zeros behind them; the rest of memory is not touched.
+    unsafe fn load_first(from: *const Self::T, n: usize) -> Self;
+    /// Writes all lanes to `to`, which must be writable.
+    unsafe fn store(self, to: *mut Self::T);
+    /// Writes the first `n ≤ LANES` lanes only.
+    unsafe fn store_first(self, to: *mut Self::T, n: usize);
+    /// self + other
+    unsafe fn add(self, other: Self) -> Self;
+    /// self − other
+    unsafe fn sub(self, other: Self) -> Self;
+    /// self·other
+    unsafe fn mul(self, other: Self) -> Self;
+    /// self / other
+    unsafe fn div(self, other: Self) -> Self;
+    /// self·b + c, rounded once.
+    unsafe fn fma(self, b: Self, c: Self) -> Self;
+    /// The larger; `other` where either is NaN.
+    unsafe fn max(self, other: Self) -> Self;
+    /// |self|
+    unsafe fn abs(self) -> Self;
+    /// |self| with the sign of `sign`.
+    unsafe fn copy_sign(self, sign: Self) -> Self;
+    /// Largest lane.
+    unsafe fn reduce_max(self) -> Self::T;
+    /// The lanes from ≤ lane < to, −∞ elsewhere.
+    unsafe fn only(self, from: usize, to: usize) -> Self;
+    /// −∞ in the lanes where `bias` is −∞.
+    unsafe fn dropped_where_neg_inf(self, bias: Self) -> Self;
+    /// −∞ in lane i unless i < n and `from[i] == kept`; reads n bytes.
+    unsafe fn dropped_unless(self, from: *const bool, n: usize, kept: bool) -> Self;
+    /// self − ⌊self⌋ in [0, 1), and what [`Vector::scale`] needs; 0 for ±∞.
+    unsafe fn fraction(self) -> Self;
+    /// self·2^⌊exponent⌋ for self in [1, 2] and exponent ≤ 1; 0 for −∞, NaN where self is NaN.
+    /// Subnormal results may be 0.
+    unsafe fn scale(self, exponent: Self) -> Self;
+    /// self − round(self), in [−½, ½], for |self| below 2¹⁶.
+    unsafe fn centred_fraction(self) -> Self;
+    /// Asks for the line of memory at `at`, which may be any address.
+    unsafe fn prefetch(at: *const Self::T);
+    /// Turns `LANES` rows of up to `LANES` columns: `to[c·16 + r] = from[r·stride + c]` for
+    /// r < LANES and c < columns. All rows must be readable for `columns` numbers.
+    unsafe fn turn(from: *const Self::T, stride: isize, columns: usize, to: *mut Self::T);
+}
+
+/// 2^x for x ≤ 1 within 1.5 ulp; 0 for −∞, NaN for NaN, perhaps 0 for subnormal results. Several
+/// registers at once, step by step, so that none waits for its own steps.
+///
+/// 2^x = 2^⌊x⌋·(1 + f·q(f)) with f = x − ⌊x⌋ and 1 + f·q(f) a minimax polynomial (relative error 2.0e-9 for
+/// `f32`, 3.2e-18 for `f64`), so that 2^0 is exactly 1.
+#[inline(always)]
+pub(super) unsafe fn exp2<V: Vector, const N: usize>(x: [V; N]) -> [V; N] {
+    unsafe {
+        let coefficients = <V::T as Real>::EXP2;
+        let mut f = x;
+        for n in 0..N {
+            f[n] = x[n].fraction();
+        }
+        let mut p = [V::splat(coefficients[coefficients.len() - 1]); N];
+        for &c in coefficients.iter().rev().skip(1) {
+            for n in 0..N {
+                p[n] = p[n].fma(f[n], V::splat(c));
+            }
+        }
+        for n in 0..N {
+            p[n] = p[n].scale(x[n]);
+        }
+        p
+    }
+}
+
+/// tanh(x), by e = exp(−2|x|) − 1 and tanh|x| = −e / (e + 2).
+///
+/// e = 2ⁿ·r·q(r) + (2ⁿ − 1) with n the nearest whole number and r what is left, so small x keep
+/// their relative precision.
+#[inline(always)]
+pub(super) unsafe fn tanh<V: Vector>(x: V) -> V {
+    unsafe {
+        let one = V::splat(V::T::ONE);
+        let lowest = V::splat(V::T::from_f64(-120.0));
+        let y = x
+            .abs()
+            .mul(V::splat(V::T::from_f64(-2.0 * std::f64::consts::LOG2_E)));
+        let y = lowest.max(y); // NaN stays
+        let r = y.centred_fraction();
+        let power = one.scale(y.sub(r));
+        let e = horner(<V::T as Real>::EXPM1, r)
+            .mul(r)
+            .fma(power, power.sub(one));
+        V::splat(V::T::ZERO)
+            .sub(e)
+            .div(e.add(V::splat(V::T::from_f64(2.0))))
+            .copy_sign(x)
+    }
+}
+
+/// c₀ + x·(c₁ + x·(…))
+#[inline(always)]
+unsafe fn horner<V: Vector>(coefficients: &[V::T], x: V) -> V {
+    unsafe {
+        let mut sum = V::splat(coefficients[coefficients.len() - 1]);
+        for &c in coefficients.iter().rev().skip(1) {
+            sum = sum.fma(x, V::splat(c));
+        }
+        sum
+    }
+}

@@ -1,0 +1,142 @@
+//! Third stage of a block: the weighted sums of values.
+
+use super::block::{Head, Packed, Scratch, values_finite};
+use super::call::Call;
+use super::real::Float;
+use super::simd::{BLOCK, Rows, STRIDE, Span, Start, Values, sums_stride};
+use std::ops::Range;
+
+impl<T: Float> Scratch<T> {
+    /// Whether no dropped key of the block can have a value that is infinite or NaN.
+    pub(super) fn values_are_finite(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        packed: Option<Packed<'_, T>>,
+        block: usize,
+    ) -> bool {
+        let union = Span::union(&self.spans);
+        let all_alike = !call.drops_single_keys() && self.spans.iter().all(|span| *span == union);
+        if all_alike {
+            return true; // no key is dropped
+        }
+        match packed.and_then(|packed| packed.finite.get(block)) {
+            Some(&finite) => finite,
+            None => {
+                let keys = block * BLOCK + union.from..block * BLOCK + union.to;
+                values_finite(call, head, keys, &mut self.spare)
+            }
+        }
+    }
+
+    /// Adds the weighted values of the block that is open.
+    pub(super) fn weigh(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        block: usize,
+        rows: Range<usize>,
+        first: bool,
+        guarded: bool,
+    ) {
+        let x = self.x.get(rows.len() * STRIDE);
+        let stride = sums_stride(call.v().width());
+        let sums = self.chunk.sums.get(self.rows.len() * stride);
+        let sums = &mut sums[rows.start * stride..rows.end * stride];
+        let spans = &self.spans[rows.clone()];
+        let union = Span::union(spans);
+        let start = head.stretch.keys.start + block * BLOCK;
+        let mut begin = if first {
+            Start::Zero
+        } else {
+            Start::Times(&self.corrections[rows.clone()])
+        };
+        if union.is_empty() {
+            if first {
+                sums.fill(T::ZERO);
+            }
+            return;
+        }
+        let range = start + union.from..start + union.to;
+        call.v().rows(
+            head.batch,
+            head.kv_head,
+            range,
+            &mut self.spare,
+            |v, skipped| {
+                let from = union.from + skipped;
+                let keys = Span {
+                    from,
+                    to: from + v.count(),
+                };
+                if guarded {
+                    for i in 0..rows.len() {
+                        weigh_kept(
+                            call,
+                            &x[i * STRIDE..],
+                            &self.kept[rows.start + i],
+                            keys,
+                            v,
+                            match begin {
+                                Start::Times(factors) => Start::Times(&factors[i..]),
+                                other => other,
+                            },
+                            &mut sums[i * stride..],
+                        );
+                    }
+                } else {
+                    (call.kernels.values)(
+                        &Values {
+                            p: x,
+                            spans,
+                            keys,
+                            v,
+                            start: begin,
+                        },
+                        sums,
+                    );
+                }
+                begin = Start::AsTheyAre;
+            },
+        );
+    }
+}
+
+/// Weighs the kept keys of one row only, in runs of neighbours: the same sums as where dropped
+/// keys have p = 0, but their values are not read.
+fn weigh_kept<T: Float>(
+    call: &Call<'_, T>,
+    p: &[T],
+    kept: &[bool; BLOCK],
+    keys: Span,
+    v: Rows<'_, T>,
+    mut start: Start<'_, T>,
+    sums: &mut [T],
+) {
+    let mut from = keys.from;
+    loop {
+        let to = (from..keys.to)
+            .find(|&j| kept[j] != kept[from])
+            .unwrap_or(keys.to);
+        let span = if kept[from] {
+            Span { from, to }
+        } else {
+            Span { from, to: from }
+        };
+        (call.kernels.values)(
+            &Values {
+                p: &p[..STRIDE],
+                spans: &[span],
+                keys: span,
+                v: v.part(span.from - keys.from..span.to - keys.from),
+                start,
+            },
+            sums,
+        );
+        start = Start::AsTheyAre;
+        if to >= keys.to {
+            return;
+        }
+        from = to;
+    }
+}
