@@ -17,7 +17,7 @@ pub use layer::LayerArgs;
 pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
 pub use more::MoreArgs;
 pub use output::{Color, Format, Language, OutputArgs};
-pub use values::{Init, Lengths, Tokens};
+pub use values::{Indices, Init, Lengths, Tokens};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -100,9 +100,19 @@ pub struct ExplainArgs {
     #[arg(
         long,
         value_name = "I",
-        value_parser = values::whole, allow_negative_numbers = true,
-        value_delimiter = ',',
+        value_parser = values::indices, allow_negative_numbers = true,
         help_heading = "Output"
     )]
-    pub row: Vec<usize>,
+    pub row: Vec<Indices>,
+}
+
+impl ExplainArgs {
+    /// The queries of --row, of one list or several.
+    pub fn rows(&self) -> Vec<usize> {
+        self.row
+            .iter()
+            .flat_map(|Indices(rows)| rows)
+            .copied()
+            .collect()
+    }
 }

@@ -2,8 +2,9 @@
 
 use crate::args::Layout;
 use crate::error::{Error, Result};
+use crate::memory;
 use qkv::{Tensor, View};
-use qkv_io::{Array, Values};
+use qkv_io::{Array, Values, many, shown_shape};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,8 @@ pub struct Reader<'a> {
     stdin: &'a mut dyn Read,
     reader_of_stdin: Option<&'static str>,
     files: Vec<(&'static str, PathBuf)>,
+    /// Values that may still be read.
+    left: u64,
     /// The arrays as literals, if they are asked for.
     literals: Option<Vec<(&'static str, String)>>,
 }
@@ -22,6 +25,7 @@ impl<'a> Reader<'a> {
             stdin,
             reader_of_stdin: None,
             files: Vec::new(),
+            left: memory::MOST_VALUES,
             literals: None,
         }
     }
@@ -48,12 +52,17 @@ impl<'a> Reader<'a> {
             }
             self.reader_of_stdin = Some(argument);
         }
-        let array = qkv_io::read_argument(text, self.stdin).map_err(Error::io(argument))?;
+        let array = qkv_io::read_argument_within(text, self.stdin, self.left)
+            .map_err(Error::io(argument))?;
+        self.left = self.left.saturating_sub(array.len() as u64);
         self.remember(argument, text);
         if array.is_empty() && !is_modest(&array.shape) {
             return Err(Error::Value {
                 argument,
-                value: format!("an array of shape {:?} without a value", array.shape),
+                value: format!(
+                    "an array of shape {} without a value",
+                    shown_shape(&array.shape)
+                ),
                 remedy: "check what wrote it".into(),
             });
         }
@@ -91,7 +100,10 @@ impl<'a> Reader<'a> {
         if let Values::Bool(_) = array.values {
             return Err(Error::Value {
                 argument,
-                value: format!("an array of truth values (shape {:?})", array.shape),
+                value: format!(
+                    "an array of truth values (shape {})",
+                    shown_shape(&array.shape)
+                ),
                 remedy: "numbers are needed; masks are given by --keep or --drop".into(),
             });
         }
@@ -101,7 +113,7 @@ impl<'a> Reader<'a> {
 
     /// A list: one axis, or several of which all but one have length 1.
     pub fn list(&mut self, argument: &'static str, text: &str) -> Result<Vec<f64>> {
-        let (shape, numbers) = self.numbers(argument, text)?;
+        let (shape, numbers) = self.numbers(argument, text).map_err(finite)?;
         if shape.iter().filter(|&&size| size != 1).count() > 1 {
             return Err(Error::Axes {
                 argument,
@@ -201,6 +213,29 @@ fn nested(shape: &[usize], numbers: &mut impl Iterator<Item = String>) -> String
             let items: Vec<String> = (0..len).map(|_| nested(inner, numbers)).collect();
             format!("[{}]", items.join(","))
         }
+    }
+}
+
+/// An error of a list, where infinity is of no use for a number that is too large.
+fn finite(error: Error) -> Error {
+    match error {
+        Error::Io { argument, source } => match *source {
+            qkv_io::Error::Text {
+                fault: qkv_io::TextFault::Overflow { found },
+                ..
+            } => Error::Value {
+                argument,
+                value: format!("\"{}\"", qkv_io::shown(&found)),
+                remedy: "it is too large for a 64-bit number (at most about 1.8e308); give a \
+                         smaller one"
+                    .into(),
+            },
+            source => Error::Io {
+                argument,
+                source: Box::new(source),
+            },
+        },
+        other => other,
     }
 }
 
@@ -305,7 +340,7 @@ impl Axes {
                     let order = if blhd { "[B, L, H, d]" } else { "[B, H, L, d]" };
                     return Err(Error::Value {
                         argument,
-                        value: format!("shape {shape:?}, {order} with {found} heads,"),
+                        value: format!("shape {shape:?}, {order} with {},", many(found, "head")),
                         remedy: format!("{option} says {heads}: leave it out or correct it"),
                     });
                 }
@@ -343,7 +378,11 @@ fn head_width(
     }
     Err(Error::Value {
         argument,
-        value: format!("splitting {width} columns (shape {shape:?}) into {heads} heads ({option})"),
+        value: format!(
+            "splitting {} (shape {shape:?}) into {} ({option})",
+            many(width, "column"),
+            many(heads, "head")
+        ),
         remedy: "the columns must divide evenly among the heads".into(),
     })
 }
@@ -374,7 +413,16 @@ impl Operand {
         let view = self.view()?;
         let shape = view.shape();
         let [batch, heads, len, width] = shape;
-        let mut numbers = Vec::with_capacity(self.numbers.len());
+        let mut numbers = Vec::new();
+        let size = self.numbers.len();
+        if numbers.try_reserve_exact(size).is_err() {
+            return Err(Error::Room {
+                argument: self.argument,
+                what: format!("a copy of the array of shape {shape:?}"),
+                bytes: size as u128 * 8,
+                remedy: "give a smaller one",
+            });
+        }
         for b in 0..batch {
             for h in 0..heads {
                 for t in 0..len {

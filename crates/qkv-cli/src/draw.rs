@@ -35,26 +35,34 @@ impl Weight {
     }
 }
 
-/// `rows·columns` numbers, row by row.
-pub fn draw(init: Init, seed: u64, weight: Weight, rows: usize, columns: usize) -> Vec<f64> {
+/// `rows·columns` numbers, row by row; `None` if there is no memory for them.
+pub fn draw(
+    init: Init,
+    seed: u64,
+    weight: Weight,
+    rows: usize,
+    columns: usize,
+) -> Option<Vec<f64>> {
     let mut source = SplitMix64::stream(seed, weight as usize);
-    let count = rows * columns;
+    let count = rows.checked_mul(columns)?;
+    let mut numbers = Vec::new();
+    numbers.try_reserve_exact(count.checked_add(1)?).ok()?;
     match init {
-        Init::Normal(std) => normal(&mut source, std, count),
-        Init::Uniform(a) => uniform(&mut source, a, count),
+        Init::Normal(std) => normal(&mut source, std, count, &mut numbers),
+        Init::Uniform(a) => uniform(&mut source, a, count, &mut numbers),
         Init::Xavier => {
             let a = (6.0 / (rows as f64 + columns as f64)).sqrt();
-            uniform(&mut source, a, count)
+            uniform(&mut source, a, count, &mut numbers);
         }
     }
+    Some(numbers)
 }
 
-fn uniform(source: &mut SplitMix64, a: f64, count: usize) -> Vec<f64> {
-    (0..count).map(|_| source.signed_unit() * a).collect()
+fn uniform(source: &mut SplitMix64, a: f64, count: usize, numbers: &mut Vec<f64>) {
+    numbers.extend((0..count).map(|_| source.signed_unit() * a));
 }
 
-fn normal(source: &mut SplitMix64, std: f64, count: usize) -> Vec<f64> {
-    let mut numbers = Vec::with_capacity(count + 1);
+fn normal(source: &mut SplitMix64, std: f64, count: usize, numbers: &mut Vec<f64>) {
     while numbers.len() < count {
         let (u, v) = (source.signed_unit(), source.signed_unit());
         let s = u * u + v * v;
@@ -64,7 +72,6 @@ fn normal(source: &mut SplitMix64, std: f64, count: usize) -> Vec<f64> {
         }
     }
     numbers.truncate(count);
-    numbers
 }
 
 pub struct SplitMix64(u64);
@@ -103,6 +110,10 @@ impl SplitMix64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn draw(init: Init, seed: u64, weight: Weight, rows: usize, columns: usize) -> Vec<f64> {
+        super::draw(init, seed, weight, rows, columns).expect("memory")
+    }
 
     /// The published first numbers of SplitMix64 from seed 1234567.
     #[test]

@@ -1,6 +1,6 @@
 //! Everything that can end a command, each with the argument it is about.
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use qkv_io::{reason, shown, shown_shape};
 use std::io;
 
 /// Result of everything in this crate.
@@ -26,7 +26,7 @@ pub enum Error {
         source: Box<qkv::Error>,
     },
     /// An array of a number of axes that it may not have.
-    #[error("{argument}: shape {shape:?} has {}; {remedy}", axes(.shape.len()))]
+    #[error("{argument}: shape {} has {}; {remedy}", shown_shape(.shape), axes(.shape.len()))]
     Axes {
         /// The option.
         argument: &'static str,
@@ -36,7 +36,10 @@ pub enum Error {
         remedy: String,
     },
     /// An array whose shape does not fit another's.
-    #[error("{argument}: shape {shape:?} does not fit {other}, {other_shape:?}: {remedy}")]
+    #[error(
+        "{argument}: shape {} does not fit {other}, {}: {remedy}",
+        shown_shape(.shape), shown_shape(.other_shape)
+    )]
     Shapes {
         /// The option.
         argument: &'static str,
@@ -88,8 +91,12 @@ pub enum Error {
         remedy: String,
     },
     /// More memory than is taken without asking.
-    #[error("{what} need about {gib:.1} GiB, more than the {limit} GiB that are taken; {remedy}")]
+    #[error(
+        "{argument}: {what} need about {gib:.1} GiB, more than the {limit} GiB that are taken; {remedy}"
+    )]
     Memory {
+        /// The option whose value is the cause.
+        argument: &'static str,
         /// What needs it, with its shape.
         what: String,
         /// How much it needs.
@@ -102,6 +109,21 @@ pub enum Error {
     /// A problem that makes no exercise.
     #[error("--exercise: {0}")]
     NoExercise(#[from] qkv_report::NoExercise),
+    /// Less memory than is needed.
+    #[error(
+        "{argument}: {what} need about {}, and there is not so much memory; {remedy}, or free some",
+        amount(*.bytes)
+    )]
+    Room {
+        /// The option whose value is the cause.
+        argument: &'static str,
+        /// What needs it.
+        what: String,
+        /// How much it needs.
+        bytes: u128,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// The words of the command line make no sense.
     #[error("{0}")]
     Usage(String),
@@ -109,7 +131,7 @@ pub enum Error {
     #[error("{0}")]
     NoCommand(String),
     /// Standard output went away or is full.
-    #[error("could not write to standard output: {0}")]
+    #[error("could not write to standard output: {}", reason(.0))]
     Stdout(#[from] io::Error),
 }
 
@@ -240,6 +262,15 @@ impl Names {
 /// The engine's message without the argument it starts with, since the option says that already.
 fn without_name(error: &qkv::Error) -> String {
     use qkv::Error as E;
+    if let E::Option {
+        option,
+        value,
+        remedy,
+    } = error
+        && *option != "head_dim"
+    {
+        return format!("{} is not possible; {remedy}", shown(value));
+    }
     let text = error.to_string();
     let name = match error {
         E::Count { argument, .. }
@@ -247,7 +278,6 @@ fn without_name(error: &qkv::Error) -> String {
         | E::Rank { argument, .. }
         | E::Broadcast { argument, .. }
         | E::ListLength { argument, .. } => argument,
-        E::Option { option, .. } if *option != "head_dim" => option,
         E::CausalAlignment { .. } => "causal",
         _ => return text,
     };
@@ -274,104 +304,15 @@ fn axes_note(error: &qkv::Error) -> &'static str {
     }
 }
 
+fn amount(bytes: u128) -> String {
+    const MIB: u128 = 1 << 20;
+    format!("{} MiB", bytes.div_ceil(MIB))
+}
+
 fn axes(count: usize) -> String {
     if count == 1 {
         "1 axis".into()
     } else {
         format!("{count} axes")
     }
-}
-
-/// What clap found wrong, in the form of all other messages. Requests for help and version are
-/// not errors and do not come here.
-pub fn usage(error: &clap::Error) -> Error {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        Some(ContextValue::Strings(list)) => Some(list.join(", ")),
-        _ => None,
-    };
-    let argument = text(ContextKind::InvalidArg).map(|words| {
-        // `--window <BACK,FORWARD>`: the name is enough.
-        words
-            .split_whitespace()
-            .next()
-            .unwrap_or_default()
-            .to_owned()
-    });
-    let value = text(ContextKind::InvalidValue);
-    let message = match (error.kind(), argument, value) {
-        (ErrorKind::ValueValidation, Some(argument), Some(value)) => {
-            let remedy = std::error::Error::source(error)
-                .map_or_else(|| "see --help".to_owned(), ToString::to_string);
-            format!("{argument}: \"{value}\" is not possible here; {remedy}")
-        }
-        (ErrorKind::InvalidValue, Some(argument), Some(value)) => {
-            let known = text(ContextKind::ValidValue).unwrap_or_default();
-            match value.as_str() {
-                "" if known.is_empty() => {
-                    format!("{argument}: a value is missing; give one after it")
-                }
-                "" => format!("{argument}: a value is missing; give one of {known}"),
-                _ => format!("{argument}: \"{value}\" is not possible here; give one of {known}"),
-            }
-        }
-        (ErrorKind::ArgumentConflict, Some(argument), None) => {
-            format!("{argument}: given more than once; give it once")
-        }
-        (ErrorKind::UnknownArgument, Some(argument), _) => {
-            if let Some((option, next)) = swallowed(&argument) {
-                return Error::Usage(format!("{option}: an array is missing before {next}"));
-            }
-            let unsigned = argument.strip_prefix('-').unwrap_or_default();
-            if unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-                return Error::Usage(format!(
-                    "{argument}: a value that starts with a minus sign is joined to its option, \
-                     such as --alibi=-0.5"
-                ));
-            }
-            let hint = match text(ContextKind::SuggestedArg) {
-                Some(similar) => format!("did you mean {similar}?"),
-                None if argument.starts_with('-') => "--help lists the options".into(),
-                None => "arrays and values go after their option, such as --q".into(),
-            };
-            format!("{argument}: there is no such option; {hint}")
-        }
-        (ErrorKind::TooManyValues, Some(argument), Some(value)) => {
-            format!("{argument}: takes no value; leave \"{value}\" out")
-        }
-        (ErrorKind::InvalidUtf8, _, _) => {
-            "an argument is not UTF-8; give the file a name that is".into()
-        }
-        (ErrorKind::MissingRequiredArgument, argument, _) => {
-            let argument = argument.unwrap_or_else(|| "an argument".into());
-            format!("{argument}: missing; --help says what is possible")
-        }
-        (ErrorKind::InvalidSubcommand, _, _) => {
-            let name = text(ContextKind::InvalidSubcommand).unwrap_or_default();
-            let hint = match text(ContextKind::SuggestedSubcommand) {
-                Some(similar) => format!("did you mean {similar}?"),
-                None => "qkv --help lists the commands".into(),
-            };
-            format!("{name}: there is no such command; {hint}")
-        }
-        _ => {
-            let rendered = error.render().to_string();
-            let words = rendered.strip_prefix("error: ").unwrap_or(&rendered);
-            words.trim_end().to_owned()
-        }
-    };
-    Error::Usage(message)
-}
-
-/// The option that took the next option for its value, and that one, where this is why `left` is
-/// left over: `--q --k 1` leaves 1.
-fn swallowed(left: &str) -> Option<(String, String)> {
-    let words: Vec<String> = std::env::args_os()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let is_option = |word: &String| word.starts_with("--");
-    words
-        .windows(3)
-        .find(|words| words[2] == left && is_option(&words[0]) && is_option(&words[1]))
-        .map(|words| (words[0].clone(), words[1].clone()))
 }

@@ -4,14 +4,14 @@ mod backward;
 mod exercise;
 mod operands;
 
-use crate::args::ExplainArgs;
+use crate::args::{ExplainArgs, Problem};
 use crate::arrays::{Axes, Reader};
 use crate::error::{Error, Names, Result};
-use crate::memory::Sizes;
+use crate::memory::{Causes, Sizes, Use};
 use crate::more::{self, Computed, DecodeStep};
-use crate::options::{Norms, Options, Position};
+use crate::options::{Norms, Options, Position, steps_per_score};
 use crate::output::{self, Target};
-use crate::weights::{self, Setting, Weights};
+use crate::weights::{self, Setting, Weights, Widths};
 use backward::{GradOutput, Gradient};
 use exercise::Exercise;
 use operands::{
@@ -24,7 +24,9 @@ use std::io;
 /// Reads, computes, shows.
 pub fn run(mut args: ExplainArgs) -> Result<()> {
     let target = Target::new(&args.output)?;
-    let settings = output::settings(&args.output, &args.row);
+    let rows = args.rows();
+    let settings = output::settings(&args.output, &rows);
+    refuse_idle_seed(&args)?;
     let exercise = Exercise::new(&mut args, &target, settings.lang)?;
     let mut stdin = io::stdin().lock();
     let run = Run {
@@ -32,6 +34,7 @@ pub fn run(mut args: ExplainArgs) -> Result<()> {
         target: &target,
         exercise,
         settings: &settings,
+        rows: &rows,
     };
     let mut reader = Reader::new(&mut stdin);
     if run.exercise.is_some() {
@@ -49,6 +52,8 @@ struct Run<'a> {
     target: &'a Target,
     exercise: Option<Exercise>,
     settings: &'a Settings,
+    /// The queries of --row.
+    rows: &'a [usize],
 }
 
 impl Run<'_> {
@@ -90,10 +95,19 @@ impl Run<'_> {
             dk: arrays.head_dim(),
             dv: arrays.value_dim(),
             width: output.as_ref().map_or(0, |output| output.out_width()),
+            weights: 0, // read, and small beside what they make
+        };
+        let wide = if arrays.head_dim() < arrays.value_dim() {
+            "--v"
+        } else {
+            "--q"
         };
         sizes.check(
-            self.copies() * options.steps_per_score(),
-            self.target.bytes_each(),
+            self.wanted(),
+            Causes {
+                lengths: "--q",
+                widths: (wide, "explain narrower arrays"),
+            },
         )?;
         let block = Block {
             q_norm: norms.q,
@@ -152,7 +166,7 @@ impl Run<'_> {
         } else {
             "--x"
         };
-        let seed = self.args.attention.seed;
+        let seed = self.args.attention.seed();
         let setting = Setting {
             heads,
             kv_heads,
@@ -160,7 +174,26 @@ impl Run<'_> {
             source: (source, from),
             seed,
         };
-        let weights = Weights::read(args, &mut reader, setting)?;
+        // Cached keys come later, and are checked again then.
+        let check = |widths: Widths, keys: usize| {
+            let sizes = Sizes {
+                batch,
+                heads,
+                kv_heads,
+                queries,
+                keys,
+                dk: widths.dk,
+                dv: widths.dv,
+                width,
+                weights: widths.numbers,
+            };
+            let causes = Causes {
+                lengths: "--x",
+                widths: widths.cause,
+            };
+            sizes.check(self.wanted(), causes)
+        };
+        let weights = Weights::read(args, &mut reader, setting, |widths| check(widths, new_keys))?;
         let axes = Axes {
             layout: inputs.layout,
             split: Some((kv_heads, kv_option(inputs))),
@@ -174,20 +207,7 @@ impl Run<'_> {
         self.check_inputs(&reader)?;
         self.check_rows(if self.args.more.decode { 1 } else { queries })?;
         let past_len = past.as_ref().map_or(0, |(k, _)| k.shape()[2]);
-        let sizes = Sizes {
-            batch,
-            heads,
-            kv_heads,
-            queries,
-            keys: past_len.saturating_add(new_keys),
-            dk: weights.dk,
-            dv: weights.dv,
-            width,
-        };
-        sizes.check(
-            self.copies() * options.steps_per_score(),
-            self.target.bytes_each(),
-        )?;
+        check(weights.widths, past_len.saturating_add(new_keys))?;
         let mut notes: Vec<String> = Vec::new();
         notes.extend(weights.note(args.init, seed, self.settings.lang));
         notes.extend(self.bias_note(&options));
@@ -306,8 +326,18 @@ impl Run<'_> {
         }
     }
 
+    /// What the steps are wanted for.
+    fn wanted(&self) -> Use {
+        Use {
+            steps_per_score: steps_per_score(&self.args.attention),
+            copies: self.copies(),
+            bytes_each: self.target.bytes_each(),
+            for_people: self.target.is_for_people(),
+        }
+    }
+
     fn check_rows(&self, queries: usize) -> Result<()> {
-        match self.args.row.iter().find(|&&row| row >= queries) {
+        match self.rows.iter().find(|&&row| row >= queries) {
             None => Ok(()),
             Some(row) => Err(Error::Value {
                 argument: "--row",
@@ -335,6 +365,21 @@ impl Run<'_> {
                     .into(),
             })
     }
+}
+
+/// A seed of nothing is a misunderstanding.
+fn refuse_idle_seed(args: &ExplainArgs) -> Result<()> {
+    let drawn = args.attention.dropout.is_some()
+        || args.layer.init.is_some()
+        || args.exercise.exercise == Some(Problem::Random);
+    if args.attention.seed.is_none() || drawn {
+        return Ok(());
+    }
+    Err(Error::Alone {
+        argument: "--seed",
+        needed: "--dropout, --init or --exercise random",
+        remedy: "nothing is drawn at random here: add what is to be drawn, or leave it out",
+    })
 }
 
 /// What there is to show.

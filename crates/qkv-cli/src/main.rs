@@ -12,6 +12,7 @@ mod memory;
 mod more;
 mod options;
 mod output;
+mod usage;
 mod weights;
 
 use args::{Cli, Command};
@@ -20,6 +21,9 @@ use clap::{CommandFactory, Parser};
 use error::{Error, Result};
 use std::io::Write;
 use std::process::ExitCode;
+
+/// Characters of a message, beyond which its middle is left out.
+const LONGEST_MESSAGE: usize = 2000;
 
 fn main() -> ExitCode {
     match run() {
@@ -30,8 +34,10 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Err(error) => {
-            // If standard error is gone too, the exit status has to do.
-            let _ = writeln!(std::io::stderr(), "qkv: {error}");
+            // Whatever is quoted in it, a message is one line that does nothing to the terminal. If
+            // standard error is gone too, the exit status has to do.
+            let message = qkv_io::shown_within(&error.to_string(), LONGEST_MESSAGE);
+            let _ = writeln!(std::io::stderr(), "qkv: {message}");
             ExitCode::from(2)
         }
     }
@@ -43,7 +49,7 @@ fn run() -> Result<()> {
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             return Err(Error::NoCommand(error.render().to_string()));
         }
-        Err(error) if error.use_stderr() => return Err(error::usage(&error)),
+        Err(error) if error.use_stderr() => return Err(usage::error(&error)),
         Err(help) => return output::print(help.render().to_string().as_bytes()),
     };
     match cli.command {
@@ -71,7 +77,7 @@ fn man(command: Option<&str>) -> Result<()> {
                 let known: Vec<&str> = qkv.get_subcommands().map(|c| c.get_name()).collect();
                 return Err(Error::Value {
                     argument: "COMMAND",
-                    value: format!("\"{name}\""),
+                    value: format!("\"{}\"", qkv_io::shown(name)),
                     remedy: format!("give one of {}", known.join(", ")),
                 });
             };

@@ -1,6 +1,6 @@
 //! What is shown beside the calculation.
 
-use crate::args::{MoreArgs, Tokens};
+use crate::args::{Indices, MoreArgs, Tokens};
 use crate::error::{Error, Names, Result};
 use qkv::{Block, Layer, StepName, Steps, Tensor};
 use qkv_check::NextToken;
@@ -33,8 +33,8 @@ pub fn read(args: &MoreArgs, computed: Computed<'_>) -> Result<More> {
         .then(|| qkv_check::contrast(&block.attention, steps, model_width(computed)));
     let permuted = args
         .permute
-        .as_deref()
-        .map(|order| permuted(order, computed));
+        .as_ref()
+        .map(|Indices(order)| permuted(order, computed));
     let decoded = match full_run {
         Some(full) => decode::against_full_run(full, steps),
         None if past_len > 0 => {
@@ -120,7 +120,8 @@ fn count(tokens: usize) -> String {
 /// The first tokens, as they are safe to print.
 fn shortened(tokens: &[String]) -> String {
     const MOST: usize = 6;
-    let mut shown: Vec<String> = tokens.iter().take(MOST).map(|t| format!("{t:?}")).collect();
+    let quoted = |token: &String| format!("\"{}\"", qkv_io::shown_within(token, 40));
+    let mut shown: Vec<String> = tokens.iter().take(MOST).map(quoted).collect();
     if tokens.len() > MOST {
         shown.push("…".into());
     }
@@ -225,11 +226,11 @@ fn permuted(order: &[usize], computed: Computed<'_>) -> Result<Permuted> {
 
 /// Each index once.
 fn check_order(argument: &'static str, order: &[usize], tokens: usize) -> Result<()> {
-    let shown: Vec<String> = order.iter().map(usize::to_string).collect();
+    let listed: Vec<String> = order.iter().map(usize::to_string).collect();
     let refuse = |why: String| {
         Err(Error::Value {
             argument,
-            value: shown.join(","),
+            value: qkv_io::shown(&listed.join(",")),
             remedy: format!("{why}: list each of the {tokens} tokens once, from 0"),
         })
     };

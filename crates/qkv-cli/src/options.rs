@@ -29,10 +29,10 @@ pub struct Options {
 impl Options {
     /// Reads the arrays; `heads` is the number of query heads.
     pub fn read(args: &AttentionArgs, reader: &mut Reader<'_>, heads: usize) -> Result<Self> {
-        let alibi = match args.alibi.as_deref() {
+        let alibi = match &args.alibi {
             None => None,
-            Some("") => Some(slopes(heads)),
-            Some(text) => Some(reader.list("--alibi", text)?),
+            Some(None) => Some(slopes(heads)),
+            Some(Some(text)) => Some(reader.list("--alibi", text)?),
         };
         let sinks = args
             .sinks
@@ -62,7 +62,10 @@ impl Options {
                 .transpose()?,
             alibi: alibi.map(|slopes| Alibi { slopes }),
             sinks: sinks.transpose()?.map(Sinks),
-            dropout: args.dropout.map(|p| Dropout { p, seed: args.seed }),
+            dropout: args.dropout.map(|p| Dropout {
+                p,
+                seed: args.seed(),
+            }),
             empty_rows: match args.empty_rows {
                 Empty::Zero => EmptyRows::Zero,
                 Empty::Error => EmptyRows::Error,
@@ -96,24 +99,6 @@ impl Options {
         })
     }
 
-    /// How many steps have a number for every query and key.
-    pub fn steps_per_score(&self) -> u128 {
-        let masked = self.causal.is_some()
-            || self.window.is_some()
-            || self.lengths.is_some()
-            || self.documents.is_some()
-            || self.keep.is_some()
-            || self.drop.is_some();
-        let biased = self.bias.is_some() || self.alibi.is_some();
-        let optional = [
-            masked,
-            biased,
-            self.softcap.is_some(),
-            self.dropout.is_some(),
-        ];
-        4 + optional.into_iter().map(u128::from).sum::<u128>()
-    }
-
     /// Whether the bias holds nothing but 0 and 1: a mask, probably, that will not act as one.
     pub fn bias_looks_like_mask(&self) -> bool {
         self.bias.as_ref().is_some_and(|bias| {
@@ -123,6 +108,25 @@ impl Options {
                 && values.iter().all(|&value| value == 0.0 || value == 1.0)
         })
     }
+}
+
+/// How many steps have a number for every query and key.
+pub fn steps_per_score(args: &AttentionArgs) -> u128 {
+    let masked = args.causal.is_some()
+        || args.window.is_some()
+        || args.kv_lengths.is_some()
+        || args.documents.is_some()
+        || args.keep.is_some()
+        || args.drop.is_some()
+        || args.bias.is_some(); // which may drop with −∞
+    let biased = args.bias.is_some() || args.alibi.is_some();
+    let optional = [
+        masked,
+        biased,
+        args.softcap.is_some(),
+        args.dropout.is_some(),
+    ];
+    4 + optional.into_iter().map(u128::from).sum::<u128>()
 }
 
 /// Norms of queries and keys.

@@ -3,6 +3,7 @@
 use crate::args::{Color, Format, Language, OutputArgs};
 use crate::arrays::Reader;
 use crate::error::{Error, Result};
+use qkv_io::shown;
 use qkv_report::{Lang, Settings, Subject};
 use std::env;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -79,7 +80,11 @@ impl Target {
             (Some(kind), Some(asked)) if kind != asked => {
                 return Err(Error::Value {
                     argument: "-o",
-                    value: format!("{} with --format {}", path.display(), asked.name()),
+                    value: format!(
+                        "{} with --format {}",
+                        shown(&path.to_string_lossy()),
+                        asked.name()
+                    ),
                     remedy: "leave out --format, or give the file the ending of that format".into(),
                 });
             }
@@ -87,7 +92,7 @@ impl Target {
             (None, None) => {
                 return Err(Error::Value {
                     argument: "-o",
-                    value: format!("\"{}\" without an ending", path.display()),
+                    value: format!("\"{}\" without an ending", shown(&path.to_string_lossy())),
                     remedy: format!("end it in {ENDINGS}, or add --format"),
                 });
             }
@@ -98,10 +103,15 @@ impl Target {
     /// Bytes that the result takes for each number of a step, besides the text itself.
     pub fn bytes_each(&self) -> u128 {
         match self.kind {
-            Kind::Text | Kind::Markdown | Kind::Latex | Kind::Html | Kind::Json => 8,
             // The numbers, their bytes, and the file with all of them.
             Kind::Safetensors => 24,
+            _ => 8,
         }
+    }
+
+    /// Whether the result is the worked calculation rather than its numbers.
+    pub fn is_for_people(&self) -> bool {
+        !matches!(self.kind, Kind::Json | Kind::Safetensors)
     }
 
     /// What is written.
@@ -182,7 +192,10 @@ pub fn refuse_input(reader: &Reader<'_>, file: &Path) -> Result<()> {
         None => Ok(()),
         Some(argument) => Err(Error::Conflict {
             argument: "-o",
-            other: format!("{}, which is also the input of {argument}", file.display()),
+            other: format!(
+                "{}, which is also the input of {argument}",
+                shown(&file.to_string_lossy())
+            ),
             remedy: "name another file",
         }),
     }
@@ -214,7 +227,7 @@ fn ending(path: &Path) -> Result<Option<Kind>> {
         Some("tex") => Ok(Some(Kind::Latex)),
         _ => Err(Error::Value {
             argument: "-o",
-            value: format!("the ending of {}", path.display()),
+            value: format!("the ending of {}", shown(&path.to_string_lossy())),
             remedy: format!("use {ENDINGS}"),
         }),
     }

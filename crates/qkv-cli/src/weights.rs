@@ -4,9 +4,12 @@ use crate::args::{Init, LayerArgs};
 use crate::arrays::Reader;
 use crate::draw::{Weight, draw};
 use crate::error::{Error, Names, Result};
-use crate::memory;
 use qkv::{Linear, Tensor};
+use qkv_io::many;
 use qkv_report::Lang;
+
+/// What to do about weights that need too much memory.
+const NARROWER: &str = "draw narrower ones with --dk and --dv, or fewer with --heads";
 
 /// What the weights have to fit.
 #[derive(Clone, Copy, Debug)]
@@ -26,11 +29,20 @@ pub struct Weights {
     pub k: Linear,
     pub v: Linear,
     pub output: Option<Linear>,
-    /// Width of a query and key head.
-    pub dk: usize,
-    /// Width of a value head.
-    pub dv: usize,
+    /// How wide the heads are.
+    pub widths: Widths,
     drawn: Vec<Weight>,
+}
+
+/// What the widths of a layer's heads come to, known before a weight is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Widths {
+    pub dk: usize,
+    pub dv: usize,
+    /// Numbers in all weights.
+    pub numbers: u128,
+    /// The option that decides them, and what to do if that is too wide.
+    pub cause: (&'static str, &'static str),
 }
 
 /// One weight on its way: its option, what it multiplies, the heads its columns are split into.
@@ -77,8 +89,10 @@ impl Slot {
         Err(Error::Value {
             argument: self.option,
             value: format!(
-                "splitting {columns} columns (shape {:?}) into {heads} heads ({option})",
-                given.shape()
+                "splitting {} (shape {:?}) into {} ({option})",
+                many(columns, "column"),
+                given.shape(),
+                many(heads, "head")
             ),
             remedy: "the columns must divide evenly among the heads".into(),
         })
@@ -122,13 +136,17 @@ pub fn fits(
              [{width}, {rows}]"
         )
     } else {
-        format!("the weight needs {width} rows, one for each column that it multiplies")
+        format!(
+            "the weight needs {}, one for each column that it multiplies",
+            many(width, "row")
+        )
     };
     Err(Error::Value {
         argument: option,
         value: format!(
-            "shape {:?} with {width} columns of {source}",
-            weight.shape()
+            "shape {:?} with {} of {source}",
+            weight.shape(),
+            many(width, "column")
         ),
         remedy,
     })
@@ -141,11 +159,15 @@ fn drawn(
     rows: usize,
     columns: usize,
 ) -> Result<Tensor<f64>> {
-    let numbers = (rows as u128).saturating_mul(columns as u128);
-    let what = || format!("{option}: weights of shape [{rows}, {columns}]");
-    memory::allow(numbers, 8, what, "draw narrower ones with --dk and --dv")?;
-    Tensor::new(&[rows, columns], draw(init, seed, weight, rows, columns))
-        .map_err(Error::about(option))
+    let Some(numbers) = draw(init, seed, weight, rows, columns) else {
+        return Err(Error::Room {
+            argument: option,
+            what: format!("weights of shape [{rows}, {columns}]"),
+            bytes: (rows as u128).saturating_mul(columns as u128) * 8,
+            remedy: NARROWER,
+        });
+    };
+    Tensor::new(&[rows, columns], numbers).map_err(Error::about(option))
 }
 
 fn missing(options: &[&str]) -> Error {
@@ -172,8 +194,9 @@ pub fn bias(
     Err(Error::Value {
         argument: option,
         value: format!(
-            "a bias of {} numbers for a weight of {columns} columns",
-            bias.len()
+            "a bias of {} for a weight of {}",
+            many(bias.len(), "number"),
+            many(columns, "column")
         ),
         remedy: "give one number for each column".into(),
     })
@@ -193,7 +216,7 @@ fn head_width(
     match (asked, given) {
         (Some(asked), Some((width, from))) if asked != width => Err(Error::Value {
             argument: option,
-            value: format!("{asked} with heads of {width} columns in {from}"),
+            value: format!("{asked} with heads of {} in {from}", many(width, "column")),
             remedy: "both must say the same: leave the option out".into(),
         }),
         (Some(asked), _) => Ok(asked),
@@ -206,8 +229,13 @@ fn head_width(
 }
 
 impl Weights {
-    /// Reads what is given and draws the rest.
-    pub fn read(args: &LayerArgs, reader: &mut Reader<'_>, setting: Setting) -> Result<Self> {
+    /// Reads what is given and draws the rest, unless `check` refuses its sizes.
+    pub fn read(
+        args: &LayerArgs,
+        reader: &mut Reader<'_>,
+        setting: Setting,
+        check: impl Fn(Widths) -> Result<()>,
+    ) -> Result<Self> {
         let Setting {
             heads,
             kv_heads,
@@ -256,9 +284,11 @@ impl Weights {
             return Err(Error::Value {
                 argument: "--wk",
                 value: format!(
-                    "a key head of {k_width} columns ({kv_heads} in shape {:?}) with a query head of \
-                     {q_width} columns ({heads} in shape {:?} of --wq)",
+                    "a key head of {} ({kv_heads} in shape {:?}) with a query head of {} \
+                     ({heads} in shape {:?} of --wq)",
+                    many(k_width, "column"),
                     k.given.as_ref().map_or(&[][..], |w| w.shape()),
+                    many(q_width, "column"),
                     q.given.as_ref().map_or(&[][..], |w| w.shape()),
                 ),
                 remedy: "a query and a key need the same width: check --heads and --kv-heads"
@@ -274,7 +304,10 @@ impl Weights {
             args.dk,
             [(q_width, "--wq"), (k_width, "--wk")],
             even,
-            &format!("{width} columns of --x do not divide among {heads} heads: give a width"),
+            &format!(
+                "{} of --x cannot be divided among {heads} heads: give a width",
+                many(width, "column")
+            ),
         )?;
         let from_wo = wo
             .as_ref()
@@ -293,18 +326,47 @@ impl Weights {
             if heads.checked_mul(width).is_none() {
                 return Err(Error::Value {
                     argument: option,
-                    value: format!("{width} columns for each of {heads} heads"),
+                    value: format!(
+                        "{} for each of {}",
+                        many(width, "column"),
+                        many(heads, "head")
+                    ),
                     remedy: "that is more than memory can address: give fewer".into(),
                 });
             }
         }
+        let drawn_o = absent.iter().any(|(weight, _)| *weight == Weight::O);
+        let product = |sizes: [usize; 3]| {
+            sizes
+                .iter()
+                .fold(1, |n: u128, &size| n.saturating_mul(size as u128))
+        };
+        let numbers = [
+            product([width, heads, dk]),
+            product([source.0, kv_heads, dk]),
+            product([source.0, kv_heads, dv]),
+            if drawn_o || wo.is_some() {
+                product([heads, dv, width])
+            } else {
+                0
+            },
+        ]
+        .into_iter()
+        .fold(0, u128::saturating_add);
+        let widths = Widths {
+            dk,
+            dv,
+            numbers,
+            cause: cause(args, dk < dv, heads),
+        };
+        check(widths)?;
         let init = (args.init, seed);
         let bq = bias(reader, "--bq", &args.bq, heads * dk)?;
         let bk = bias(reader, "--bk", &args.bk, kv_heads * dk)?;
         let bv = bias(reader, "--bv", &args.bv, kv_heads * dv)?;
         let inner = heads * dv;
         let wo = match (wo, args.init) {
-            (None, Some(init)) if absent.iter().any(|(weight, _)| *weight == Weight::O) => {
+            (None, Some(init)) if drawn_o => {
                 Some(drawn("--wo", (init, seed), Weight::O, inner, width)?)
             }
             (wo, _) => wo,
@@ -314,8 +376,7 @@ impl Weights {
             k: k.linear(init, dk, bk)?,
             v: v.linear(init, dv, bv)?,
             output: output(args, reader, wo, inner)?,
-            dk,
-            dv,
+            widths,
             drawn: absent.into_iter().map(|(weight, _)| weight).collect(),
         })
     }
@@ -355,6 +416,21 @@ impl Weights {
             }
         })
     }
+}
+
+/// The option that decides how wide the heads are, and what to do if that is too wide.
+fn cause(args: &LayerArgs, wide_values: bool, heads: usize) -> (&'static str, &'static str) {
+    if args.init.is_none() {
+        return ("--wq, --wk, --wv", "give weights of fewer columns");
+    }
+    let argument = match (args.dk, args.dv) {
+        (_, Some(_)) if wide_values => "--dv",
+        (Some(_), _) => "--dk",
+        (None, Some(_)) => "--dv",
+        (None, None) if heads > 1 => "--heads",
+        (None, None) => "--x",
+    };
+    (argument, NARROWER)
 }
 
 /// W_O and its bias; `inner` is the width of the heads side by side.

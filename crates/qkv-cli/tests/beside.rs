@@ -190,8 +190,8 @@ fn refusals_name_the_option_and_the_remedy() {
             "3 tokens (\"the\", \"cat\", \"sat\") for 2 keys",
         ),
         ("--tokens ''", "0 tokens () for 2 keys"),
-        ("--tokens '[\"a\"'", "a JSON list of texts is needed"),
-        ("--tokens '[\"a\", 2]'", "a JSON list of texts is needed"),
+        ("--tokens '[\"a\"'", "give a JSON list of texts"),
+        ("--tokens '[\"a\", 2]'", "give a JSON list of texts"),
         (
             "--past-k '1 0' --past-v '1 0' --tokens 'a b'",
             "3 keys, the cached ones first",

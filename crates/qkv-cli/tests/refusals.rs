@@ -18,13 +18,23 @@ const CASES: &[(&str, &[&str])] = &[
     // Words of the command line.
     ("--quary 1", &["--quary", "no such option", "did you mean --q"]),
     ("--nonsense", &["--nonsense", "no such option", "--help"]),
-    ("matrix.npy", &["matrix.npy", "no such option", "--q"]),
+    ("matrix.npy", &["\"matrix.npy\": nothing takes this", "--q"]),
     ("{OK} --q 1", &["--q", "more than once"]),
     ("--causal --causal", &["--causal", "more than once"]),
     ("--q", &["--q", "value is missing"]),
     ("--q --k 1 --v 1", &["--q", "an array is missing before --k"]),
     ("--scale", &["--scale", "value is missing"]),
     ("--json=yes", &["--json", "takes no value", "\"yes\""]),
+    ("'1 0; 0 1'", &["\"1 0; 0 1\": nothing takes this", "go after their option, such as --q"]),
+    ("--q 1 0 1", &["\"0\": nothing takes this", "--q takes one value and has \"1\"", "quotation marks"]),
+    ("--causal top-left bottom-right", &["\"bottom-right\"", "--causal takes one value and has \"top-left\""]),
+    ("--output=a.txt --output=b.txt", &["-o: given more than once"]),
+    ("--output", &["-o: a value is missing"]),
+    // Empty words, as a shell variable that is not set gives.
+    ("--q '' --k 1 --v 1", &["--q", "\"\" is not possible", "shell variable", "give an array"]),
+    ("{OK} --alibi ''", &["--alibi", "\"\" is not possible", "shell variable"]),
+    ("{OK} --alibi=", &["--alibi", "shell variable"]),
+    ("{OK} --keep ''", &["--keep", "shell variable"]),
     // Not all arrays.
     ("--q 1", &["--k, --v", "missing", "give all of --q, --k and --v"]),
     ("--q 1 --v 1", &["--k", "missing"]),
@@ -39,7 +49,6 @@ const CASES: &[(&str, &[&str])] = &[
     ("--q '[[1,2],[3]]' --k 1 --v 1", &["--q", "[1]", "same length"]),
     ("--q '[[1,2]' --k 1 --v 1", &["--q", "still open", "add ]"]),
     ("--q '[1,2]]' --k 1 --v 1", &["--q", "]", "closes nothing"]),
-    ("--q '' --k 1 --v 1", &["--q"]),
     ("--q ';' --k 1 --v 1", &["--q"]),
     ("--q '1e999' --k 1 --v 1", &["--q", "1e999", "too large"]),
     ("--q '1 1/3' --k 1 --v 1", &["--q", "1/3"]),
@@ -83,17 +92,26 @@ const CASES: &[(&str, &[&str])] = &[
     ("{OK} --past-k '1 1' --past-v '1 1;2 2'", &["--past-k", "past v", "keys 1", "[1, 1, 2, 2]"]),
     // Heads.
     ("{OK} --heads 0", &["--heads", "\"0\"", "whole number from 1"]),
+    ("{OK} --heads 99999999999999999999", &["--heads", "too large", "from 1 to 18446744073709551615"]),
     ("{OK} --heads two", &["--heads", "\"two\"", "whole number from 1"]),
     ("{OK} --heads 1.5", &["--heads", "\"1.5\""]),
     ("{OK} --heads 3", &["--q", "2 columns (shape [2, 2]) into 3 heads (--heads)", "divide evenly"]),
     ("{OK} --kv-heads 1", &["--kv-heads", "--heads", "give both"]),
     ("{OK} --heads 2 --kv-heads 3", &["--kv-heads", "3 with 2 query heads", "multiple"]),
-    ("--q '[[[[1]]]]' --k '[[[[1]]]]' --v '[[[[1]]]]' --heads 2", &["--q", "[1, 1, 1, 1]", "1 heads", "--heads says 2"]),
+    ("--q '[[[[1]]]]' --k '[[[[1]]]]' --v '[[[[1]]]]' --heads 2", &["--q", "[1, 1, 1, 1]", "1 head,", "--heads says 2"]),
     ("--heads 4 --kv-heads 2 --q '1 2 3 4' --k '1 2 3' --v '1 2'", &["--k", "3 columns (shape [1, 3]) into 2 heads (--kv-heads)"]),
     ("{OK} --layout bshd", &["--layout", "\"bshd\"", "bhld, blhd"]),
     // Scale, softcap, dropout.
     ("{OK} --scale nan", &["--scale", "NaN", "finite"]),
     ("{OK} --scale inf", &["--scale", "inf", "finite"]),
+    ("{OK} --scale=1e400", &["--scale", "\"1e400\"", "too large for a 64-bit number", "1.8e308"]),
+    ("{OK} --scale=-1e400", &["--scale", "\"-1e400\"", "too large"]),
+    ("{OK} --softcap 1e-400", &["--softcap", "\"1e-400\"", "too small for a 64-bit number", "5e-324"]),
+    ("{OK} --dropout 0.0001e-400", &["--dropout", "\"0.0001e-400\"", "too small"]),
+    ("{OK} --position rotary --rotary-base 1e999", &["--rotary-base", "\"1e999\"", "too large"]),
+    ("{OK} --position rotary --rotary-scaling linear:1e999", &["--rotary-scaling", "linear:1e999", "too large"]),
+    ("--x '1 0' --init normal:1e-400", &["--init", "\"normal:1e-400\"", "too small"]),
+    ("--x '1 0' --init uniform:1e400", &["--init", "\"uniform:1e400\"", "too large"]),
     ("{OK} --scale half", &["--scale", "\"half\"", "one number"]),
     ("{OK} --scale 1/8", &["--scale", "\"1/8\"", "one number"]),
     ("{OK} --softcap 0", &["--softcap", "0", "above 0"]),
@@ -103,13 +121,18 @@ const CASES: &[(&str, &[&str])] = &[
     ("{OK} --dropout -0.1", &["--dropout", "-0.1"]),
     ("{OK} --dropout 50%", &["--dropout", "\"50%\"", "one number"]),
     ("{OK} --dropout 0.5 --seed -1", &["--seed", "\"-1\"", "whole number from 0"]),
+    ("{OK} --seed 1", &["--seed", "no meaning without --dropout, --init or --exercise random", "leave it out"]),
+    ("{X} --seed 0", &["--seed", "--init", "leave it out"]),
     ("{OK} --seed 18446744073709551616", &["--seed", "18446744073709551615"]),
     // Causal, window, lengths, documents.
     ("--q 1 --k '1;2' --v '1;2' --causal", &["--causal", "1 query against 2 keys", "top-left", "bottom-right"]),
     ("{OK} --past-k '1 1' --past-v '1 1' --causal", &["--causal", "1 of them cached", "bottom-right"]),
     ("{OK} --causal upper", &["--causal", "\"upper\"", "top-left, bottom-right"]),
     ("{OK} --causal 1.5", &["--causal", "\"1.5\"", "whole offset"]),
-    ("{OK} --causal 9223372036854775807", &["--causal", "9223372036854775807"]),
+    ("{OK} --causal 9223372036854775807", &["--causal", "9223372036854775807", "to 9007199254740992 (2^53)"]),
+    ("{OK} --window 99999999999999999999,0", &["--window", "too large", "18446744073709551615, or inf"]),
+    ("{OK} --kv-lengths 99999999999999999999", &["--kv-lengths", "too large", "18446744073709551615"]),
+    ("{OK} --documents 1,99999999999999999999", &["--documents", "too large", "18446744073709551615"]),
     ("{OK} --window 3", &["--window", "\"3\"", "BACK,FORWARD"]),
     ("{OK} --window -1,0", &["--window", "\"-1,0\"", "from 0"]),
     ("{OK} --window 1,2,3", &["--window", "\"1,2,3\""]),
@@ -129,6 +152,7 @@ const CASES: &[(&str, &[&str])] = &[
     // Masks and biases.
     ("{OK} --keep '1 0.5'", &["--keep", "0.5", "[0, 1]", "neither 0 nor 1"]),
     ("{OK} --drop '2 0'", &["--drop", "2", "neither 0 nor 1"]),
+    ("{OK} --keep '1e-300 1; 0 1'", &["--keep", "the value 1e-300 at [0, 0] is neither"]),
     ("{OK} --keep '-inf 0'", &["--keep", "-inf", "neither 0 nor 1"]),
     ("{OK} --keep '1 1 1'", &["--keep", "[1, 1, 1, 3]", "[1, 1, 2, 2]"]),
     ("{OK} --keep '1;1;1'", &["--keep", "[1, 1, 3, 1]", "[1, 1, 2, 2]"]),
@@ -138,6 +162,8 @@ const CASES: &[(&str, &[&str])] = &[
     ("{OK} --bias '1 2 3'", &["--bias", "[1, 1, 1, 3]", "[1, 1, 2, 2]", "axes align to the right"]),
     ("{OK} --bias '[true,false]'", &["--bias", "truth values", "--keep or --drop"]),
     ("{OK} --alibi '1 2'", &["--alibi", "2 values", "1 needed", "query head"]),
+    ("{OK} --alibi=1e400", &["--alibi", "\"1e400\"", "too large", "give a smaller one"]),
+    ("{OK} --sinks 1e400", &["--sinks", "\"1e400\"", "give a smaller one"]),
     ("{OK} --alibi inf", &["--alibi", "inf", "finite slopes"]),
     ("{OK} --alibi '1 2;3 4'", &["--alibi", "[2, 2]", "a list"]),
     ("{OK} --sinks '1 2'", &["--sinks", "2 values", "1 needed"]),
@@ -173,10 +199,10 @@ const CASES: &[(&str, &[&str])] = &[
     ("--x '1 0 0' --wq '1;1' --wk '1;1;1' --wv '1;1;1'", &["--wq", "[2, 1]", "3 columns of --x", "3 rows"]),
     ("--x '1 0' --context '1 0 0' --wq '1;1' --wk '1;1' --wv '1;1;1'", &["--wk", "[2, 1]", "3 columns of --context"]),
     ("--x '1 0' --wq '[1,1]' --wk '1;1' --wv '1;1'", &["--wq", "[2]", "[in, out]"]),
-    ("--x '1 0' --wq '1 1;1 1' --wk '1;1' --wv '1;1'", &["--wk", "1 columns (1 in shape [2, 1])", "[2, 2] of --wq", "same width"]),
+    ("--x '1 0' --wq '1 1;1 1' --wk '1;1' --wv '1;1'", &["--wk", "1 column (1 in shape [2, 1])", "[2, 2] of --wq", "same width"]),
     ("{X} --heads 3", &["--wq", "2 columns (shape [2, 2]) into 3 heads"]),
-    ("{X} --kv-heads 2", &["--kv-heads", "2 with 1 query heads", "multiple"]),
-    ("{X} --bq 1", &["--bq", "1 numbers", "2 columns"]),
+    ("{X} --kv-heads 2", &["--kv-heads", "2 with 1 query head (", "multiple"]),
+    ("{X} --bq 1", &["--bq", "1 number ", "2 columns"]),
     ("{X} --bv '1 2 3'", &["--bv", "3 numbers", "2 columns"]),
     ("{X} --bk '1 2;3 4'", &["--bk", "[2, 2]", "list"]),
     ("{X} --bo '1 2'", &["--bo", "--wo"]),
@@ -202,9 +228,9 @@ const CASES: &[(&str, &[&str])] = &[
     ("--x '1 0' --init uniform:inf", &["--init", "uniform:inf", "finite"]),
     ("--x '1 0 1' --init xavier --heads 2", &["--dk", "3 columns of --x", "2 heads", "give a width"]),
     ("--x '1 0' --init xavier --dk 0", &["--dk", "\"0\"", "from 1"]),
-    ("--x '1 0' --init xavier --wq '1;1' --dk 2", &["--dk", "2 with heads of 1 columns in --wq"]),
-    ("--x '1 0' --init xavier --wv '1;1' --dv 2", &["--dv", "2 with heads of 1 columns in --wv"]),
-    ("--x '1 0' --init xavier --dk 9999999999", &["--wq: weights of shape [2, 9999999999]", "149.0 GiB", "--dk"]),
+    ("--x '1 0' --init xavier --wq '1;1' --dk 2", &["--dk", "2 with heads of 1 column in --wq"]),
+    ("--x '1 0' --init xavier --wv '1;1' --dv 2", &["--dv", "2 with heads of 1 column in --wv"]),
+    ("--x '1 0' --init xavier --dk 9999999999", &["--dk: weights and steps of 1 head with d_k = 9999999999", "GiB", "narrower ones with --dk"]),
     ("--x '1 0' --init xavier --heads 4294967296 --dk 4294967296", &["--dk", "4294967296 heads", "give fewer"]),
     ("{X} --past-k '[[[1,1]],[[1,1]]]' --past-v '[[[1,1]],[[1,1]]]'", &["--past-k", "batch 2"]),
     // Output.
@@ -218,17 +244,31 @@ const CASES: &[(&str, &[&str])] = &[
     ("-o a.txt --json", &["-o", "a.txt with --format json", "leave out --format"]),
     ("-o a.json --format text", &["-o", "a.json", "--format"]),
     ("-o a.safetensors --format text", &["-o", "a.safetensors", "--format"]),
-    ("-o nowhere/a.txt", &["-o", "nowhere/a.txt"]),
+    ("-o nowhere/a.txt", &["-o", "nowhere/a.txt", "make the folder first"]),
+    ("-o nowhere/b/c.json", &["-o", "nowhere/b/c.json", "make the folder first"]),
+    ("-o good.npy/x.txt", &["-o", "good.npy/x.txt", "is a file, not a folder", "correct the path"]),
+    ("-o {LONG}.txt", &["-o", "xxx", "too long", "choose a shorter one"]),
+    ("--format text -o /dev/full", &["-o", "/dev/full", "full", "free some space"]),
+    ("--q {LONG}.npy --k 1 --v 1", &["--q", "xxx", "no file"]),
+    ("--q good.npy/x --k 1 --v 1", &["--q", "there is no file \"good.npy/x\""]),
+    ("--q /dev/zero --k 1 --v 1", &["--q", "/dev/zero is a device, not a file"]),
+    ("--q 1 --k 1 --v 1 --keep /dev/zero", &["--keep", "/dev/zero is a device"]),
+    ("--q twice.json --k 1 --v 1", &["--q", "\"01\"", "needless 0"]),
+    ("--q prose.txt --k 1 --v 1", &["--q", "prose.txt, line 1", "\"hello\" is not a number"]),
+    ("--q repr.txt --k 1 --v 1", &["--q", "repr.txt, line 1", "\"tensor(…)\"", "numpy.save"]),
     ("-o folder.txt", &["-o", "folder.txt", "folder"]),
     ("--q good.npy --k 1 --v 1 -o good.npy", &["-o", "good.npy"]),
     ("--q same.json --k '1 0' --v 1 -o same.json", &["-o", "same.json", "input of --q", "another file"]),
+    ("--width 39", &["--width", "\"39\"", "40 to 1000"]),
     ("--digits 18", &["--digits", "\"18\"", "0 to 17"]),
     ("--digits -1", &["--digits"]),
-    ("--width 5", &["--width", "\"5\"", "20 to 1000"]),
+    ("--width 5", &["--width", "\"5\"", "40 to 1000"]),
     ("--lang de", &["--lang", "\"de\"", "en, zh"]),
     ("--color sometimes", &["--color", "\"sometimes\"", "auto, always, never"]),
     ("--row 2", &["--row", "2", "rows 0 to 1"]),
     ("--row 0,5", &["--row", "5", "2 queries"]),
+    ("--row=2,", &["--row", "\"2,\"", "whole number from 0"]),
+    ("--row 0,99999999999999999999", &["--row", "too large", "18446744073709551615"]),
     ("--row last", &["--row", "\"last\"", "whole number"]),
     // Too much.
     ("--q long.npy --k long.npy --v long.npy", &["[1, 1, 40000, 40000]", "GiB", "fewer"]),
@@ -263,6 +303,9 @@ fn prepare(folder: &Path) {
     write("long.npy", &npy_f32("(40000, 1)", &[0.0; 40000]));
     write("two.json", b"{\"a\": [[1]], \"b\": [[2]]}");
     write("same.json", b"[[1, 0]]");
+    write("twice.json", b"[[01, 0]]");
+    write("prose.txt", b"hello");
+    write("repr.txt", b"tensor([[1., 2.],\n        [3., 4.]])\n");
     write("broken.json", b"{\"a\": [[1,");
     write("ragged.csv", b"1,2\n1,2,3\n");
     write("text.csv", b"1,2\n3,x\n");
@@ -282,7 +325,10 @@ fn every_bad_input_is_refused_in_words() {
     let before = fs::read(folder.path().join("same.json")).expect("a file");
     let mut faults = Vec::new();
     for (line, expected) in CASES {
-        let line = line.replace("{OK}", OK).replace("{X}", X);
+        let line = line
+            .replace("{OK}", OK)
+            .replace("{X}", X)
+            .replace("{LONG}", &"x".repeat(300));
         let ran = run_with(folder.path(), &words(&format!("explain {line}")), b"");
         let mut wrong = Vec::new();
         if ran.code != 2 {
@@ -297,7 +343,18 @@ fn every_bad_input_is_refused_in_words() {
         for word in expected.iter().filter(|word| !ran.err.contains(**word)) {
             wrong.push(format!("{word:?} is missing"));
         }
-        for word in ["panicked", "RUST_BACKTRACE", "Error {", "Some(", "\\u{"] {
+        for word in [
+            "panicked",
+            "RUST_BACKTRACE",
+            "Error {",
+            "Some(",
+            "\\u{",
+            "os error",
+            "--output",
+            "1 heads",
+            "1 queries",
+            "1 numbers",
+        ] {
             if ran.err.contains(word) {
                 wrong.push(format!("{word:?} is there"));
             }
@@ -341,6 +398,7 @@ fn other_commands_refuse_too() {
         ),
         ("frobnicate", &["frobnicate", "no such command", "--help"]),
         ("completions", &["SHELL", "missing", "--help"]),
+        ("man \u{1b}[31m", &["<U+001B>[31m", "explain"]),
         ("completions tcsh", &["SHELL", "\"tcsh\"", "bash"]),
         ("man nothing", &["\"nothing\"", "explain"]),
         ("--wrong", &["--wrong", "no such option"]),
@@ -372,15 +430,89 @@ fn standard_input_is_read_once() {
 #[test]
 fn words_that_are_not_utf8() {
     use std::os::unix::ffi::OsStrExt;
+    let cases: [(&[&[u8]], &[&str]); 2] = [
+        (
+            &[b"--q", b"\xff\xfe.npy"],
+            &["--q: \"<FF><FE>.npy\" is not UTF-8"],
+        ),
+        (
+            &[b"--causal", b"--keep=a\xff"],
+            &["--keep: \"a<FF>\" is not UTF-8"],
+        ),
+    ];
+    for (words, expected) in cases {
+        let output = common::command(&std::env::temp_dir())
+            .arg("explain")
+            .args(words.iter().map(|word| std::ffi::OsStr::from_bytes(word)))
+            .output()
+            .expect("runs");
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(2), &b""[..])
+        );
+        let err = String::from_utf8(output.stderr).expect("UTF-8");
+        for word in expected {
+            assert!(err.contains(word), "{err}");
+        }
+        assert!(err.contains("give the file a name that is"), "{err}");
+    }
+}
+
+/// The same words in every option: messages are short, of one line, and do nothing to a terminal.
+#[test]
+fn no_message_floods_or_acts() {
+    let help = common::qkv("explain --help").out;
+    let options: Vec<&str> = help
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("--"))
+        .filter_map(|rest| rest.split([' ', '[', '=']).next())
+        .collect();
+    assert!(options.len() > 45, "{options:?}");
+    let list = vec!["1"; 30_000].join(",");
+    let texts = [
+        "\u{1b}[31mred\u{202e}\n\u{9b}2J",
+        &"x".repeat(100_000),
+        &list,
+        &"[".repeat(50_000),
+        "99999999999999999999999999",
+        "1e-400",
+        "",
+    ];
+    for option in options.iter().chain(&["output", "no-such-option"]) {
+        for text in texts {
+            let word = format!("--{option}={text}");
+            let ran = run_with(&std::env::temp_dir(), &["explain".into(), word], b"");
+            assert!(
+                ran.err.chars().count() <= 2100,
+                "--{option}: {}",
+                ran.err.len()
+            );
+            let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!ran.err.chars().any(acts), "--{option}: {:?}", ran.err);
+            assert!(ran.err.lines().count() <= 1, "--{option}: {}", ran.err);
+            assert!(!ran.err.contains("\\u{"), "--{option}: {}", ran.err);
+            assert!(matches!(ran.code, 0 | 2), "--{option}: {}", ran.code);
+            assert_eq!(ran.code == 2, !ran.err.is_empty(), "--{option}={text:.40}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_device_says_what_to_do() {
+    let full = fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("/dev/full");
     let output = common::command(&std::env::temp_dir())
-        .args(["explain", "--q"])
-        .arg(std::ffi::OsStr::from_bytes(b"\xff.npy"))
+        .arg("explain")
+        .stdout(full)
         .output()
         .expect("runs");
-    assert_eq!(
-        (output.status.code(), output.stdout.as_slice()),
-        (Some(2), &b""[..])
-    );
     let err = String::from_utf8(output.stderr).expect("UTF-8");
-    assert!(err.contains("not UTF-8"), "{err}");
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("standard output: the disk or device is full; free some space"),
+        "{err}"
+    );
 }

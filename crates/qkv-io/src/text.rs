@@ -91,13 +91,8 @@ const CELLS_OR_ROWS: &str = "semicolons between rows, or between the cells of a 
 /// Tells the notation, or the line that has two readings or none; `typed` if one line is what
 /// somebody typed rather than a table.
 fn notation(text: &str, typed: bool) -> std::result::Result<Notation, LineFault> {
-    let lines: Vec<(usize, &str)> = text
-        .lines()
-        .enumerate()
-        .map(|(i, line)| (i + 1, line.trim_matches([' ', '\r'])))
-        .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
-        .collect();
-    let Some(&(line, first)) = lines.first() else {
+    let lines = lines(text);
+    let Some((line, first)) = lines.clone().next() else {
         return Ok(Notation::Rows);
     };
     let first = first.trim_start();
@@ -111,67 +106,69 @@ fn notation(text: &str, typed: bool) -> std::result::Result<Notation, LineFault>
     if first.starts_with(['[', '［']) {
         return Ok(Notation::Lists);
     }
-    let any = |c: &[char]| lines.iter().any(|(_, line)| line.contains(c));
+    let any = |c: &[char]| lines.clone().any(|(_, line)| line.contains(c));
     if any(&[';', '；']) {
-        return semicolons(&lines, line, typed);
+        return semicolons(lines, line, typed);
     }
     let blank = |line: &str| line.contains(char::is_whitespace);
     Ok(if any(&[',']) {
         Notation::Csv(b',')
-    } else if lines.iter().all(|(_, line)| line.contains('\t')) {
+    } else if lines.clone().all(|(_, line)| line.contains('\t')) {
         // Before and after a tab a cell may be blank, which must not go unnoticed.
         Notation::Csv(b'\t')
-    } else if any(&['，']) || lines.iter().any(|(_, line)| blank(line)) {
+    } else if any(&['，']) || lines.clone().any(|(_, line)| blank(line)) {
         Notation::Rows
     } else {
         Notation::Csv(b',') // one column
     })
 }
 
+/// The lines that hold something, with their numbers from 1.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> + Clone {
+    text.lines()
+        .enumerate()
+        .map(|(i, line)| (i + 1, line.trim_matches([' ', '\r'])))
+        .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+}
+
 /// Semicolons separate rows in a literal and cells in a csv file.
-fn semicolons(
-    lines: &[(usize, &str)],
-    line: usize,
+fn semicolons<'a>(
+    lines: impl Iterator<Item = (usize, &'a str)> + Clone,
+    first: usize,
     typed: bool,
 ) -> std::result::Result<Notation, LineFault> {
-    let cells = |line: &str| -> Vec<String> {
-        line.split([';', '；'])
-            .map(|cell| cell.trim().to_owned())
-            .collect()
-    };
+    let cells = |line: &'a str| line.split([';', '；']).map(str::trim);
     // A header may hold any words.
-    let header = cells(lines[0].1)
-        .iter()
-        .all(|cell| number::parse(cell).is_err())
-        && !lines[0].1.contains(|c: char| c.is_ascii_digit());
-    let rest: Vec<Vec<String>> = lines[usize::from(header)..]
-        .iter()
-        .map(|(_, line)| cells(line))
-        .collect();
-    let inner = |cells: &Vec<String>| {
-        let ends = cells.last().is_some_and(String::is_empty);
-        cells.len() > if ends { 2 } else { 1 }
-    };
-    let splits = |c: &[char]| rest.iter().flatten().any(|cell| cell.contains(c));
-    let blanks = rest
-        .iter()
-        .flatten()
-        .any(|cell| cell.contains(char::is_whitespace));
-    let commas = splits(&[',', '，']);
-    if !header && !rest.iter().any(inner) {
+    let header = lines.clone().next().is_some_and(|(_, line)| {
+        cells(line).all(|cell| number::parse(cell).is_err())
+            && !line.contains(|c: char| c.is_ascii_digit())
+    });
+    let (mut count, mut any_inner, mut all_inner) = (0, false, true);
+    let (mut blanks, mut commas) = (false, false);
+    for (_, line) in lines.skip(usize::from(header)) {
+        count += 1;
+        // Whether semicolons stand inside the line, not only at its end.
+        let ends = cells(line).next_back().is_some_and(str::is_empty);
+        let inner = cells(line).count() > if ends { 2 } else { 1 };
+        any_inner |= inner;
+        all_inner &= inner;
+        blanks |= cells(line).any(|cell| cell.contains(char::is_whitespace));
+        commas |= line.contains([',', '，']);
+    }
+    if !header && !any_inner {
         return Ok(Notation::Rows); // every row ends in a semicolon
     }
-    if rest.len() > 1 && rest.iter().all(inner) && commas && !blanks {
-        return Err((line, two(DECIMAL_COMMAS)));
+    if count > 1 && all_inner && commas && !blanks {
+        return Err((first, two(DECIMAL_COMMAS)));
     }
     if blanks || commas {
         return Ok(Notation::Rows);
     }
-    if rest.len() == 1 && !header {
+    if count == 1 && !header {
         return if typed {
             Ok(Notation::Rows)
         } else {
-            Err((line, two(ONE_LINE)))
+            Err((first, two(ONE_LINE)))
         };
     }
     Ok(Notation::Csv(b';'))

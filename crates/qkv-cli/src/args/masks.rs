@@ -59,22 +59,28 @@ pub struct AttentionArgs {
         value_name = "SLOPES",
         value_parser = values::array,
         num_args = 0..=1,
-        default_missing_value = "",
         allow_negative_numbers = true
     )]
-    pub alibi: Option<String>,
+    pub alibi: Option<Option<String>>,
     /// One logit for each head that joins the softmax's denominator only
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub sinks: Option<String>,
     /// Drops this share of the weights and multiplies the others by 1/(1-P)
     #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
     pub dropout: Option<f64>,
-    /// Seed of --dropout, --init and --exercise random
-    #[arg(long, value_name = "N", value_parser = values::seed, default_value_t = 0, allow_negative_numbers = true)]
-    pub seed: u64,
+    /// Seed of --dropout, --init and --exercise random; 0 if left out
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
     /// A row that keeps no key: a zero row, which is reported, or an error
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Empty::Zero, hide_default_value = true)]
     pub empty_rows: Empty,
+}
+
+impl AttentionArgs {
+    /// The seed of all that is drawn.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or(0)
+    }
 }
 
 /// What a row that keeps no key gives.

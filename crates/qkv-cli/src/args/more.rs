@@ -1,6 +1,6 @@
 //! What can be shown beside the calculation.
 
-use super::values::{self, Tokens};
+use super::values::{self, Indices, Tokens};
 use clap::Args;
 
 /// What else to show.
@@ -21,10 +21,9 @@ pub struct MoreArgs {
     #[arg(
         long,
         value_name = "I,...",
-        value_parser = values::whole, allow_negative_numbers = true,
-        value_delimiter = ','
+        value_parser = values::indices, allow_negative_numbers = true
     )]
-    pub permute: Option<Vec<usize>>,
+    pub permute: Option<Indices>,
     /// Names the tokens: rows and columns carry them
     ///
     /// Words between blanks, or a JSON list for tokens that hold blanks: [\"the\", \" cat\"]. One

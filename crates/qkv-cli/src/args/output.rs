@@ -22,7 +22,7 @@ pub struct OutputArgs {
     /// Decimals shown, 0 to 17; never changes JSON or files of numbers
     #[arg(long, value_name = "N", value_parser = values::digits, default_value_t = 4, allow_negative_numbers = true)]
     pub digits: usize,
-    /// Columns of the text, 20 to 1000; those of the terminal, or 80, if left out
+    /// Columns of the text, 40 to 1000; left out those of the terminal, but 40 to 120, or else 80
     #[arg(long, value_name = "N", value_parser = values::width, allow_negative_numbers = true)]
     pub width: Option<usize>,
     /// Colours: auto, always or never; auto means in a terminal and heeds NO_COLOR and CLICOLOR

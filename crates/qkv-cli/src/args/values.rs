@@ -2,6 +2,7 @@
 
 use qkv::position::Scaling;
 use qkv::{Causal, Documents, Window};
+use std::num::IntErrorKind;
 
 /// What a value parser gives; the error is a remedy, the argument and the value are put before it.
 type Parsed<T> = Result<T, String>;
@@ -35,14 +36,21 @@ pub fn tokens(text: &str) -> Parsed<Tokens> {
     if !is_list {
         return Ok(Tokens(text.split_whitespace().map(Into::into).collect()));
     }
-    serde_json::from_str(text).map(Tokens).map_err(|error| {
-        format!("a JSON list of texts is needed, for example [\"the\", \" cat\"] ({error})")
+    serde_json::from_str(text).map(Tokens).map_err(|_| {
+        "give a JSON list of texts, each in quotation marks, for example [\"the\", \" cat\"]".into()
     })
 }
+
+/// Indices from 0 between commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Indices(pub Vec<usize>);
 
 /// The text of an array. Because a literal may start with a minus sign, the word after an option
 /// is taken as it is: here an option that was meant as the next one is told from an array.
 pub fn array(text: &str) -> Parsed<String> {
+    if text.is_empty() {
+        return Err("it is empty, as a shell variable that is not set: give an array".into());
+    }
     let mut chars = text.chars();
     let option = chars.next() == Some('-')
         && chars.next().is_some_and(|c| c == '-' || c.is_alphabetic())
@@ -55,23 +63,59 @@ pub fn array(text: &str) -> Parsed<String> {
 
 /// Any number; what is not finite is for the engine to judge.
 pub fn number(text: &str) -> Parsed<f64> {
-    let remedy = || "give one number, for example 0.5 or 1e-3".to_owned();
-    text.trim().parse().map_err(|_| remedy())
+    const REMEDY: &str = "give one number, for example 0.5 or 1e-3";
+    real(text, REMEDY)
 }
 
-/// A whole number from 0.
-pub fn whole(text: &str) -> Parsed<usize> {
-    text.trim()
-        .parse()
-        .map_err(|_| "give a whole number from 0".into())
+/// A number that is what was typed: one beyond the range of 64 bits is none.
+fn real(text: &str, remedy: &str) -> Parsed<f64> {
+    let text = text.trim();
+    let digits = |c: char| c.is_ascii_digit();
+    match text.parse::<f64>() {
+        Err(_) => Err(remedy.to_owned()),
+        Ok(number) if number.is_infinite() && text.contains(digits) => Err(format!(
+            "it is too large for a 64-bit number (at most about 1.8e308); {remedy}"
+        )),
+        Ok(number) if number == 0.0 && is_above_0(text) => Err(format!(
+            "it is too small for a 64-bit number (at least about 5e-324); {remedy}"
+        )),
+        Ok(number) => Ok(number),
+    }
+}
+
+/// Whether a digit other than 0 stands before the exponent.
+fn is_above_0(number: &str) -> bool {
+    let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
+    mantissa.contains(|c: char| ('1'..='9').contains(&c))
 }
 
 /// A whole number from 1.
 pub fn count(text: &str) -> Parsed<usize> {
-    match text.trim().parse() {
-        Ok(n) if n > 0 => Ok(n),
-        _ => Err("give a whole number from 1".into()),
+    whole_from(text, 1, "")
+}
+
+/// A whole number that is not below `low`; `example` ends the remedy.
+fn whole_from(text: &str, low: usize, example: &str) -> Parsed<usize> {
+    match text.trim().parse::<usize>() {
+        Ok(n) if n >= low => Ok(n),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Err(format!(
+            "it is too large: give a whole number from {low} to {}{example}",
+            usize::MAX
+        )),
+        _ => Err(format!("give a whole number from {low}{example}")),
     }
+}
+
+/// Whether only the size of a whole number can be wrong.
+fn is_digits(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Indices from 0 between commas.
+pub fn indices(text: &str) -> Parsed<Indices> {
+    let one = |item: &str| whole_from(item, 0, ", or several with commas between, for example 0,2");
+    text.split(',').map(one).collect::<Parsed<_>>().map(Indices)
 }
 
 /// A seed.
@@ -88,7 +132,7 @@ pub fn digits(text: &str) -> Parsed<usize> {
 
 /// Columns of the text.
 pub fn width(text: &str) -> Parsed<usize> {
-    within(text, 20, 1000)
+    within(text, 40, 1000)
 }
 
 fn within(text: &str, low: usize, high: usize) -> Parsed<usize> {
@@ -102,7 +146,9 @@ fn within(text: &str, low: usize, high: usize) -> Parsed<usize> {
 pub fn offset(text: &str) -> Parsed<i64> {
     match text.trim().parse() {
         Ok(n) if (-FARTHEST..=FARTHEST).contains(&n) => Ok(n),
-        _ => Err("give a whole number from -2^53 to 2^53".into()),
+        _ => Err(format!(
+            "give a whole number from -{FARTHEST} to {FARTHEST} (2^53)"
+        )),
     }
 }
 
@@ -112,7 +158,11 @@ pub fn causal(text: &str) -> Parsed<Causal> {
         "square" => Ok(Causal::Square),
         "top-left" => Ok(Causal::TopLeft),
         "bottom-right" => Ok(Causal::BottomRight),
-        _ => offset(text).map(Causal::Offset).map_err(|_| {
+        _ => offset(text).map(Causal::Offset).map_err(|remedy| {
+            let unsigned = text.strip_prefix('-').unwrap_or(text);
+            if !unsigned.is_empty() && unsigned.bytes().all(|b| b.is_ascii_digit()) {
+                return remedy; // an offset, and too large
+            }
             "name top-left, bottom-right or a whole offset such as 3 or -1, \
              or nothing where there are as many keys as queries"
                 .into()
@@ -129,7 +179,9 @@ pub fn window(text: &str) -> Parsed<Window> {
     let (back, forward) = text.split_once(',').ok_or_else(remedy)?;
     let side = |side: &str| match side.trim() {
         "inf" => Ok(None),
-        side => side.parse().map(Some).map_err(|_| remedy()),
+        side => whole_from(side, 0, ", or inf for an open side")
+            .map(Some)
+            .map_err(|says| if is_digits(side) { says } else { remedy() }),
     };
     Ok(Window {
         back: side(back)?,
@@ -140,9 +192,8 @@ pub fn window(text: &str) -> Parsed<Window> {
 /// Whole numbers between commas.
 pub fn lengths(text: &str) -> Parsed<Lengths> {
     let one = |item: &str| {
-        item.trim().parse().map_err(|_| {
-            "give whole numbers from 0 with commas between, for example 3,5".to_owned()
-        })
+        let remedy = "give whole numbers from 0 with commas between, for example 3,5";
+        whole_from(item, 0, "").map_err(|says| if is_digits(item) { says } else { remedy.into() })
     };
     text.split(',').map(one).collect::<Parsed<_>>().map(Lengths)
 }
@@ -154,7 +205,9 @@ pub fn documents(text: &str) -> Parsed<Documents> {
          for example 1:4,1:6"
             .to_owned()
     };
-    let length = |text: &str| text.trim().parse::<usize>().map_err(|_| remedy());
+    let length = |text: &str| {
+        whole_from(text, 0, "").map_err(|says| if is_digits(text) { says } else { remedy() })
+    };
     let (mut queries, mut keys) = (Vec::new(), Vec::new());
     for item in text.split(',') {
         let (q, k) = item.split_once(':').unwrap_or((item, item));
@@ -167,9 +220,12 @@ pub fn documents(text: &str) -> Parsed<Documents> {
 /// How weights are drawn.
 pub fn init(text: &str) -> Parsed<Init> {
     let remedy = || "give normal:STD, uniform:A or xavier, for example normal:0.02".to_owned();
-    let spread = |text: &str| match text.trim().parse() {
-        Ok(n) if n > 0.0 && f64::is_finite(n) => Ok(n),
-        _ => Err("the number must be finite and above 0, for example normal:0.02".to_owned()),
+    let spread = |text: &str| {
+        const REMEDY: &str = "the number must be finite and above 0, for example normal:0.02";
+        match real(text, REMEDY)? {
+            n if n > 0.0 && n.is_finite() => Ok(n),
+            _ => Err(REMEDY.to_owned()),
+        }
     };
     match text.split_once(':') {
         Some(("normal", std)) => spread(std).map(Init::Normal),
@@ -188,7 +244,7 @@ pub fn scaling(text: &str) -> Parsed<Scaling> {
     let (kind, numbers) = text.split_once(':').ok_or_else(remedy)?;
     let numbers: Vec<f64> = numbers
         .split(',')
-        .map(|n| n.trim().parse().map_err(|_| remedy()))
+        .map(|n| real(n, &remedy()))
         .collect::<Parsed<_>>()?;
     match (kind, &numbers[..]) {
         ("linear", &[factor]) => Ok(Scaling::Linear { factor }),

@@ -85,7 +85,7 @@ impl Exercise {
             if random::fill(args) {
                 exercise.drawn.push("--causal".into());
             }
-            exercise.note = Some(drawn_from(args.attention.seed, lang));
+            exercise.note = Some(drawn_from(args.attention.seed(), lang));
         }
         Ok(Some(exercise))
     }
@@ -129,10 +129,16 @@ impl Exercise {
                 matches.subcommand_matches("explain"),
             )
         {
+            let typed: Vec<_> = options(explain, matches).collect();
+            let draws = |(name, _): &(String, _)| name == "--init" || name == "--dropout";
+            // The seed of a drawn problem, whose numbers are written out now.
+            let idle = |name: &str| name == "--seed" && !typed.iter().any(draws);
             let read = |option: &str| literals.iter().any(|(name, _)| *name == option);
             words.extend(
-                options(explain, matches)
-                    .filter(|(name, _)| !read(name))
+                typed
+                    .iter()
+                    .filter(|(name, _)| !read(name) && !idle(name))
+                    .cloned()
                     .map(word),
             );
         }
@@ -157,10 +163,10 @@ fn options<'a>(
         .map(|(arg, long)| {
             let values = matches.get_raw(arg.get_id().as_str()).map(|values| {
                 let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
-                values.join(",")
+                (!values.is_empty()).then(|| values.join(","))
             });
             let takes = arg.get_action().takes_values();
-            (format!("--{long}"), values.filter(|_| takes))
+            (format!("--{long}"), values.flatten().filter(|_| takes))
         })
 }
 

@@ -103,7 +103,10 @@ pub fn head_counts(inputs: &InputArgs) -> Result<(usize, usize)> {
     }
     Err(Error::Value {
         argument: "--kv-heads",
-        value: format!("{kv_heads} with {heads} query heads (--heads)"),
+        value: format!(
+            "{kv_heads} with {} (--heads)",
+            qkv_io::many(heads, "query head")
+        ),
         remedy: "--heads must be a multiple of --kv-heads".into(),
     })
 }

@@ -29,7 +29,7 @@ type Rows = Vec<Vec<i64>>;
 
 /// Puts a problem into the arrays; says whether it added a causal mask.
 pub fn fill(args: &mut ExplainArgs) -> bool {
-    let source = &mut SplitMix64::stream(args.attention.seed, STREAM);
+    let source = &mut SplitMix64::stream(args.attention.seed(), STREAM);
     let heads = args.inputs.heads.unwrap_or(1);
     let kv_heads = args.inputs.kv_heads.unwrap_or(heads);
     let shape = shape(source, args);
