@@ -13,6 +13,7 @@ pub(crate) enum Expr {
     Product(Vec<Expr>),
     Quotient(Box<Expr>, Box<Expr>),
     Square(Number),
+    Power(Box<Expr>, Box<Expr>),
     Call(Function, Box<Expr>),
     Max(Vec<Expr>),
     /// Terms that are not written out, with what they come to.
@@ -114,6 +115,7 @@ impl Expr {
             Expr::Product(factors) => factors.iter().map(|factor| factor.with(leaf)).product(),
             Expr::Quotient(a, b) => a.with(leaf) / b.with(leaf),
             Expr::Square(number) => leaf(number.value) * leaf(number.value),
+            Expr::Power(a, b) => a.with(leaf).powf(b.with(leaf)),
             Expr::Call(function, of) => function.of(of.with(leaf)),
             Expr::Max(values) => {
                 values
@@ -135,7 +137,7 @@ impl Expr {
             Expr::Sum(list) | Expr::Product(list) | Expr::Max(list) => {
                 list.iter().for_each(|expr| expr.leaves(visit));
             }
-            Expr::Difference(a, b) | Expr::Quotient(a, b) => {
+            Expr::Difference(a, b) | Expr::Quotient(a, b) | Expr::Power(a, b) => {
                 a.leaves(visit);
                 b.leaves(visit);
             }
@@ -165,7 +167,7 @@ impl Expr {
             Expr::Rest { value, .. } => shown(*value, digits).exact,
             Expr::Sum(terms) | Expr::Max(terms) => all(terms),
             Expr::Product(factors) => factors.iter().any(zero) || all(factors),
-            Expr::Difference(a, b) => a.exact(digits) && b.exact(digits),
+            Expr::Difference(a, b) | Expr::Power(a, b) => a.exact(digits) && b.exact(digits),
             Expr::Quotient(a, b) => zero(a) || a.exact(digits) && b.exact(digits),
             Expr::Call(_, of) => of.exact(digits),
         }
@@ -264,6 +266,12 @@ impl Writer<'_> {
                 self.grouped(&Expr::Num(number.clone()));
                 self.sign("²");
             }
+            Expr::Power(a, b) => {
+                self.grouped(a);
+                self.sign("^(");
+                self.write(b);
+                self.sign(")");
+            }
             Expr::Call(Function::Abs, of) => {
                 self.sign("|");
                 self.write(of);
@@ -327,7 +335,11 @@ impl Writer<'_> {
                 shown(number.value, self.digits).text.starts_with('−') || self.has_power(number)
             }
             Expr::Sum(_) | Expr::Difference(..) | Expr::Quotient(..) | Expr::Product(_) => true,
-            Expr::Square(_) | Expr::Call(..) | Expr::Max(_) | Expr::Rest { .. } => false,
+            Expr::Square(_)
+            | Expr::Power(..)
+            | Expr::Call(..)
+            | Expr::Max(_)
+            | Expr::Rest { .. } => false,
         };
         if needs {
             self.sign("(");

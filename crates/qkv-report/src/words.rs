@@ -8,6 +8,8 @@ mod contrast;
 mod en;
 mod findings;
 mod page;
+mod places;
+mod reading;
 mod runs;
 mod sheet;
 mod tokens;
@@ -15,6 +17,8 @@ mod zh;
 
 pub(crate) use contrast::{Contrasts, Factors, Same};
 pub(crate) use findings::{Findings, Heaviest, Leaders, Mix};
+pub(crate) use places::{PlaceRule, Places, Stretch};
+pub(crate) use reading::Reading;
 pub(crate) use runs::SecondRun;
 pub(crate) use sheet::Sheet;
 pub(crate) use tokens::TokenWords;
@@ -74,7 +78,6 @@ pub(crate) trait Front {
     fn option_past(&self, past: usize) -> String;
     fn option_sinusoidal(&self, start: usize) -> String;
     fn option_norm(&self, q: bool, k: bool) -> String;
-    fn option_rotary(&self, interleaved: bool, base: &str, dim: Option<usize>) -> String;
     fn option_softcap(&self, cap: &str) -> String;
     fn option_bias(&self) -> String;
     fn option_alibi(&self, slopes: &str) -> String;
@@ -119,7 +122,7 @@ pub(crate) trait Back {
 
 /// Every sentence of a language.
 pub(crate) trait Words:
-    Front + Back + Findings + Backward + Sheet + Contrasts + SecondRun + Page + TokenWords
+    Front + Reading + Places + Back + Findings + Backward + Sheet + Contrasts + SecondRun + Page + TokenWords
 {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;
@@ -150,9 +153,6 @@ pub(crate) trait Words:
     fn norm(&self) -> String;
     fn mean_square(&self, name: &str) -> String;
     fn root_mean_square(&self, name: &str) -> String;
-    fn heading_rotary(&self) -> String;
-    fn rotary(&self, interleaved: bool, turned: usize, width: usize) -> String;
-    fn frequency(&self, pair: usize, a: usize, b: usize) -> String;
 
     // Scores
     fn heading_scores(&self) -> String;
@@ -164,8 +164,6 @@ pub(crate) trait Words:
     fn capped(&self, cap: &str) -> String;
     fn heading_biased(&self) -> String;
     fn bias(&self) -> String;
-    fn alibi(&self, slope: &str) -> String;
-    fn positions(&self, places: &[(usize, i64)]) -> String;
     fn heading_masked(&self) -> String;
     fn masked_formula(&self, letter: char) -> String;
     fn masked(&self) -> String;

@@ -56,6 +56,10 @@ impl Pencil<'_> {
 
     fn factor(&mut self) -> Option<f64> {
         let value = self.simple()?;
+        if self.eat("^(") {
+            let power = self.sum()?;
+            return self.eat(")").then(|| value.powf(power));
+        }
         Some(if self.eat("²") { value * value } else { value })
     }
 
@@ -172,7 +176,7 @@ fn redo_line(line: &str, digits: usize, count: &mut Count) {
         return;
     };
     let named = [
-        "cos", "sin", "mean", "rms", "Σ", "lse", "sink", "f of", "ln", "第",
+        "cos", "sin", "mean", "rms", "Σ", "lse", "sink", "f of", "turns", "ramp", "第",
     ];
     let is_label = label.contains('[')
         || label.starts_with(['q', 'd', 'L', '('])

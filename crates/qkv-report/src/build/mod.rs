@@ -12,6 +12,8 @@ mod opening;
 mod permute;
 mod position;
 mod projection;
+mod reading;
+mod rotary;
 mod run;
 mod scores;
 mod softmax;

@@ -1,11 +1,12 @@
 //! What comes first: what this is, with which shapes and options.
 
 use super::run::Run;
+use super::{reading, rotary};
 use crate::Origin;
 use crate::explanation::Block;
 use crate::number::shown;
 use qkv::position::Pairing;
-use qkv::{Causal, EmptyRows, Scale, StepName};
+use qkv::{Causal, EmptyRows, Place, Scale, StepName};
 
 pub(super) fn blocks(run: &Run<'_>) -> Vec<Block> {
     let words = run.words;
@@ -34,13 +35,14 @@ pub(super) fn blocks(run: &Run<'_>) -> Vec<Block> {
     blocks
 }
 
-/// The formula and the shapes of this run.
+/// The formula, how to read it, and the shapes of this run.
 pub(super) fn sizes(run: &Run<'_>) -> Vec<Block> {
     let words = run.words;
-    let mut blocks = vec![
-        Block::Formula("Attention(Q,K,V) = softmax(QKᵀ/√d_k + mask)·V".into()),
-        Block::Paragraph(words.sizes(run.queries, run.keys, run.dk, run.dv)),
-    ];
+    let formula = "Attention(Q,K,V) = softmax(QKᵀ/√d_k + mask)·V";
+    let mut blocks = vec![Block::Formula(formula.into())];
+    blocks.extend(reading::blocks(run));
+    let sizes = words.sizes(run.queries, run.keys, run.dk, run.dv);
+    blocks.push(Block::Paragraph(sizes));
     if run.heads != 1 || run.kv_heads != 1 || run.batch != 1 {
         blocks.push(Block::Paragraph(words.heads(
             run.batch,
@@ -48,6 +50,8 @@ pub(super) fn sizes(run: &Run<'_>) -> Vec<Block> {
             run.kv_heads,
         )));
     }
+    let shape = [run.batch, run.heads, run.queries, run.dk];
+    blocks.push(Block::Paragraph(words.four_axes(shape)));
     blocks
 }
 
@@ -55,11 +59,13 @@ pub(super) fn sizes(run: &Run<'_>) -> Vec<Block> {
 pub(super) fn options(run: &Run<'_>) -> Vec<Block> {
     let mut blocks = Vec::new();
     let options = in_force(run);
-    if !options.is_empty() {
+    let notes = run.subject.notes.iter().cloned();
+    if options.is_empty() {
+        blocks.extend(notes.map(Block::Paragraph));
+    } else {
         blocks.push(Block::Paragraph(run.words.options_follow()));
-        blocks.extend(options.into_iter().map(Block::Item));
+        blocks.extend(options.into_iter().chain(notes).map(Block::Item));
     }
-    blocks.extend(run.subject.notes.iter().cloned().map(Block::Item));
     blocks
 }
 
@@ -113,6 +119,14 @@ fn in_force(run: &Run<'_>) -> Vec<String> {
     if let Some(rotary) = &block.rotary {
         let interleaved = rotary.pairing == Pairing::Interleaved;
         options.push(words.option_rotary(interleaved, &run.show(rotary.base), rotary.dim));
+        if let Some(stretch) = rotary::stretch(run, rotary) {
+            options.push(words.option_stretch(&stretch));
+        }
+        if let Place::Counted { start } = block.place
+            && start != 0
+        {
+            options.push(words.option_position_offset(start));
+        }
     }
     if let Some(cap) = attention.softcap {
         options.push(words.option_softcap(&run.show(cap)));

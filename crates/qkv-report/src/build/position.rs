@@ -1,12 +1,11 @@
 //! What happens to queries and keys before they meet: norm and rotation.
 
+use super::rotary;
 use super::run::{Run, worked};
-use crate::Origin;
 use crate::entry::Number;
 use crate::explanation::{Block, Part};
-use crate::expr::{Expr, Function, call, minus, num, over, sum, times};
-use qkv::position::{Pairing, Rotary};
-use qkv::{Place, RmsNorm, StepName};
+use crate::expr::{Expr, Function, call, num, over, sum};
+use qkv::{RmsNorm, StepName};
 
 pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
@@ -14,8 +13,8 @@ pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
     if block.q_norm.is_some() || block.k_norm.is_some() {
         parts.push(norms(run));
     }
-    if let Some(rotary) = &block.rotary {
-        parts.push(rotation(run, rotary));
+    if let Some(options) = &block.rotary {
+        parts.push(rotary::rotation(run, options));
     }
     parts
 }
@@ -137,124 +136,4 @@ fn push_norm(run: &Run<'_>, side: &Side, norm: &RmsNorm, part: &mut Part) {
         part.blocks
             .push(run.step_matrix(&name, side.letter, None, side.to, &[b, h]));
     }
-}
-
-fn rotation(run: &Run<'_>, rotary: &Rotary) -> Part {
-    let words = run.words;
-    let steps = [StepName::QRotated, StepName::KRotated];
-    let formula = "a' = a·cos θ − b·sin θ, b' = a·sin θ + b·cos θ, θ = p·f";
-    let mut part = run.part(&steps, words.heading_rotary(), formula);
-    let interleaved = rotary.pairing == Pairing::Interleaved;
-    let frequencies = rotary.inverse_frequencies(run.dk).unwrap_or_default();
-    let turned = 2 * frequencies.len();
-    part.blocks
-        .push(Block::Paragraph(words.rotary(interleaved, turned, run.dk)));
-    let columns = |pair| columns(rotary, frequencies.len(), pair);
-    for (pair, &frequency) in frequencies.iter().enumerate() {
-        if run.columns(frequencies.len()).contains(&pair) {
-            let (a, b) = columns(pair);
-            let label = words.frequency(pair, a, b);
-            part.blocks.push(worked(label, vec![], frequency));
-        }
-    }
-    let q_from = run.last_of(&[StepName::Q, StepName::QNormed]);
-    let k_from = run.last_of(&[StepName::K, StepName::KNormed]);
-    for side in sides(
-        run,
-        [q_from, StepName::QRotated],
-        [k_from, StepName::KRotated],
-    ) {
-        for [b, h] in side.groups(run) {
-            part.blocks.push(side.heading(run, [b, h]));
-            for i in side.rows(run) {
-                let place = place(run, &side, b, i);
-                let label = format!("p[{}{i}]", side.letter);
-                part.blocks.push(worked(label, vec![], place as f64));
-                for (pair, &frequency) in frequencies.iter().enumerate() {
-                    if run.columns(frequencies.len()).contains(&pair) {
-                        let turn = Turn {
-                            at: [b, h, i],
-                            columns: columns(pair),
-                            pair,
-                            place,
-                            frequency,
-                        };
-                        push_turn(run, &side, &turn, &mut part);
-                    }
-                }
-            }
-            let name = format!("{}'", side.letter.to_uppercase());
-            part.blocks
-                .push(run.step_matrix(&name, side.letter, None, side.to, &[b, h]));
-        }
-    }
-    part
-}
-
-/// The two columns of a pair.
-pub(super) fn columns(rotary: &Rotary, pairs: usize, pair: usize) -> (usize, usize) {
-    match rotary.pairing {
-        Pairing::Halves => (pair, pair + pairs),
-        Pairing::Interleaved => (2 * pair, 2 * pair + 1),
-    }
-}
-
-/// Where a token stands for the rotation.
-pub(super) fn place(run: &Run<'_>, side: &Side, b: usize, i: usize) -> i64 {
-    let start = match &run.subject.block.place {
-        Place::Given(places) => {
-            let list = places.get(b).map_or(&[][..], |list| list);
-            return list.get(i - side.past.min(i)).copied().unwrap_or(0);
-        }
-        Place::Counted { start } => start,
-    };
-    let same_tokens = matches!(run.subject.origin, Origin::Projected { context: None, .. });
-    let place = run.places.as_ref().map_or(0, |places| match side.letter {
-        'q' if same_tokens => places.keys[b][run.subject.past_len + i],
-        'q' => places.queries[b][i],
-        _ => places.keys[b][i],
-    });
-    place.saturating_add(*start)
-}
-
-/// One pair of columns of one token.
-struct Turn {
-    at: [usize; 3],
-    columns: (usize, usize),
-    pair: usize,
-    place: i64,
-    frequency: f64,
-}
-
-fn push_turn(run: &Run<'_>, side: &Side, turn: &Turn, part: &mut Part) {
-    let [b, h, i] = turn.at;
-    let (left, right) = turn.columns;
-    let letter = side.letter;
-    let angle = turn.place as f64 * turn.frequency;
-    let (sin, cos) = angle.sin_cos();
-    part.blocks.push(worked(
-        format!("θ[{letter}{i},{}]", turn.pair),
-        vec![Expr::Product(vec![
-            num(turn.place as f64),
-            num(turn.frequency),
-        ])],
-        angle,
-    ));
-    part.blocks
-        .push(worked("cos θ", vec![call(Function::Cos, num(angle))], cos));
-    part.blocks
-        .push(worked("sin θ", vec![call(Function::Sin, num(angle))], sin));
-    let a_value = run.entry(side.from, &[b, h, i, left]);
-    let b_value = run.entry(side.from, &[b, h, i, right]);
-    let product = |x: &Number, y: f64| times(x.clone(), y);
-    part.blocks.push(worked(
-        format!("{letter}'[{i},{left}]"),
-        vec![minus(product(&a_value, cos), product(&b_value, sin))],
-        run.entry(side.to, &[b, h, i, left]),
-    ));
-    part.blocks.push(worked(
-        format!("{letter}'[{i},{right}]"),
-        vec![sum(vec![product(&a_value, sin), product(&b_value, cos)])],
-        run.entry(side.to, &[b, h, i, right]),
-    ));
 }

@@ -4,7 +4,7 @@ use super::leaders::{Largest, mix};
 use super::run::{Run, finding, worked};
 use super::softmax::push_rest;
 use crate::explanation::{Block, Part};
-use crate::expr::{Function, call, num, sum, times};
+use crate::expr::{Expr, Function, call, num, sum, times};
 use qkv::StepName;
 
 pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
@@ -102,16 +102,22 @@ fn lse(run: &Run<'_>) -> Part {
                 ));
                 continue;
             }
-            let exp = run
-                .step(StepName::Exp)
-                .map_or(&[][..], |step| step.row(&row));
-            let total: f64 = exp.iter().sum();
+            let exp = |j: usize| run.entry(StepName::Exp, &[b, h, i, j]);
+            let [kept, written] = run.kept_and_written(row);
+            let total: f64 = kept.iter().map(|&j| exp(j).value).sum();
+            if sinks {
+                let mut terms: Vec<Expr> = written.iter().map(|&j| num(exp(j))).collect();
+                push_rest(&mut terms, &written, &kept, |j| exp(j).value);
+                part.blocks
+                    .push(worked(format!("Σ e[{i},·]"), vec![sum(terms)], total));
+            }
+            let max = || num(run.entry(StepName::Max, &row));
             part.blocks.push(worked(
                 format!("lse[{i}]"),
-                vec![sum(vec![
-                    num(run.entry(StepName::Max, &row)),
-                    call(Function::Ln, num(total)),
-                ])],
+                vec![
+                    sum(vec![max(), call(Function::Ln, num(total))]),
+                    sum(vec![max(), num(total.ln())]),
+                ],
                 run.entry(StepName::Lse, &row),
             ));
         }

@@ -6,6 +6,8 @@ mod contrast;
 mod findings;
 mod front;
 mod page;
+mod places;
+mod reading;
 mod runs;
 mod sheet;
 mod tokens;
@@ -122,8 +124,10 @@ impl Words for English {
         "Where Q, K and V come from".into()
     }
     fn given(&self) -> String {
-        "Q, K and V were given as they are; nothing is multiplied yet. Row i of Q is query i, \
-         row j of K is key j, and row j of V is the value that belongs to key j."
+        "Q, K and V were given as they are; nothing is multiplied yet. (In a model they are made \
+         from the tokens X, a row for each token, with three learned matrices: Q = X·W_Q, \
+         K = X·W_K, V = X·W_V.) Row i of Q is query i, row j of K is key j, and row j of V is the \
+         value that belongs to key j."
             .into()
     }
     fn projected(&self, cross: bool, mark: &str) -> String {
@@ -224,29 +228,6 @@ impl Words for English {
     fn root_mean_square(&self, name: &str) -> String {
         format!("rms({name})")
     }
-    fn heading_rotary(&self) -> String {
-        "Rotary positions".into()
-    }
-    fn rotary(&self, interleaved: bool, turned: usize, width: usize) -> String {
-        let pairs = if interleaved {
-            "neighbouring columns form a pair"
-        } else {
-            "a column of the first half and one of the second half form a pair"
-        };
-        let rest = if turned < width {
-            format!(" Columns {turned} to {} stay as they are.", width - 1)
-        } else {
-            String::new()
-        };
-        format!(
-            "Queries and keys are turned by an angle that grows with their position p, so that \
-             q·k depends on how far apart two tokens are; {pairs}, and each pair turns with its \
-             own frequency f. Angles are in radians.{rest}"
-        )
-    }
-    fn frequency(&self, pair: usize, a: usize, b: usize) -> String {
-        format!("f of pair {pair} (columns {a} and {b})")
-    }
 
     fn heading_scores(&self) -> String {
         "Scores: how well each query matches each key".into()
@@ -309,19 +290,6 @@ impl Words for English {
         "The bias is added to the scores. It is plain arithmetic: only −∞ drops a key, a low \
          number just makes it light."
             .into()
-    }
-    fn alibi(&self, slope: &str) -> String {
-        format!(
-            "ALiBi: a key loses slope × distance, so near keys count more. The slope of head 0 is \
-             {slope}; p_i is where query i stands among the keys."
-        )
-    }
-    fn positions(&self, places: &[(usize, i64)]) -> String {
-        let places: Vec<String> = places
-            .iter()
-            .map(|(i, p)| format!("p_{i} = {}", signed(*p)))
-            .collect();
-        format!("{}.", places.join(", "))
     }
     fn heading_masked(&self) -> String {
         "Mask: which keys each query may see".into()
@@ -481,14 +449,16 @@ impl Words for English {
     }
     fn lse(&self, sinks: bool) -> String {
         let sinks = if sinks {
-            " The sink is not included."
+            " The sink is not included: the sum is that of the keys alone."
         } else {
             ""
         };
         format!(
-            "One number a row that is not needed for the output; fast programs keep it to put \
-             partial results together and to compute gradients. ln is the natural \
-             logarithm.{sinks}"
+            "lse is short for log-sum-exp, the logarithm of a sum of exp: here of all scores of a \
+             row. Before exp the row's largest score m was subtracted, which divided the sum by \
+             exp(m); so m is added back to the logarithm. The output does not need it; fast \
+             programs keep this one number a row to put partial results together and to compute \
+             gradients. ln is the natural logarithm.{sinks}"
         )
     }
 

@@ -6,6 +6,8 @@ mod contrast;
 mod findings;
 mod front;
 mod page;
+mod places;
+mod reading;
 mod runs;
 mod sheet;
 mod tokens;
@@ -98,7 +100,8 @@ impl Words for Chinese {
         "Q、K、V从哪里来".into()
     }
     fn given(&self) -> String {
-        "Q、K、V是直接给出的，还没有做任何乘法。Q的第i行是查询i，K的第j行是键j，\
+        "Q、K、V是直接给出的，还没有做任何乘法。（在模型中，它们由同一组词元X（每行一个词元）\
+         乘以三个学到的矩阵得到：Q = X·W_Q，K = X·W_K，V = X·W_V。）Q的第i行是查询i，K的第j行是键j，\
          V的第j行是键j对应的值。"
             .into()
     }
@@ -186,28 +189,6 @@ impl Words for Chinese {
     fn root_mean_square(&self, name: &str) -> String {
         format!("rms({name})")
     }
-    fn heading_rotary(&self) -> String {
-        "旋转位置编码".into()
-    }
-    fn rotary(&self, interleaved: bool, turned: usize, width: usize) -> String {
-        let pairs = if interleaved {
-            "相邻两列配成一对"
-        } else {
-            "前一半的一列与后一半对应的一列配成一对"
-        };
-        let rest = if turned < width {
-            format!("第{turned}到{}列保持不变。", width - 1)
-        } else {
-            String::new()
-        };
-        format!(
-            "查询和键按各自的位置p旋转一个角度，使q·k取决于两个词元相距多远；{pairs}，\
-             每一对按自己的频率f转动。角度以弧度计。{rest}"
-        )
-    }
-    fn frequency(&self, pair: usize, a: usize, b: usize) -> String {
-        format!("第{pair}对（第{a}列和第{b}列）的f")
-    }
 
     fn heading_scores(&self) -> String {
         "得分：查询与键有多匹配".into()
@@ -260,19 +241,6 @@ impl Words for Chinese {
     fn bias(&self) -> String {
         "把偏置加到得分上。这只是普通的加法：只有−∞才会屏蔽一个键，再低的有限数也只是使它的权重更小。"
             .into()
-    }
-    fn alibi(&self, slope: &str) -> String {
-        format!(
-            "ALiBi：每个键减去“斜率×距离”，越近的键权重越大。头0的斜率是{slope}；\
-             p_i是查询i在各键之间所处的位置。"
-        )
-    }
-    fn positions(&self, places: &[(usize, i64)]) -> String {
-        let places: Vec<String> = places
-            .iter()
-            .map(|(i, p)| format!("p_{i} = {}", signed(*p)))
-            .collect();
-        format!("{}。", places.join("，"))
     }
     fn heading_masked(&self) -> String {
         "掩码：每个查询能看到哪些键".into()
@@ -414,9 +382,15 @@ impl Words for Chinese {
         "lse：总和的对数".into()
     }
     fn lse(&self, sinks: bool) -> String {
-        let sinks = if sinks { "其中不含sink。" } else { "" };
+        let sinks = if sinks {
+            "其中不含sink：只对各键求和。"
+        } else {
+            ""
+        };
         format!(
-            "每行一个数，计算输出时用不到；高速程序保存它，用来合并分块结果和计算梯度。\
+            "lse是log-sum-exp的缩写，即一些exp之和的对数，这里是一行中所有得分的exp。\
+             取exp之前减去了该行的最大得分m，相当于总和除以了exp(m)，所以取对数之后要把m加回来。\
+             计算输出时用不到它；高速程序为每行保存这一个数，用来合并分块结果和计算梯度。\
              ln是自然对数。{sinks}"
         )
     }

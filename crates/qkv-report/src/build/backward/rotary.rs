@@ -1,7 +1,8 @@
 //! The rotation of queries and keys, turned back.
 
 use super::Back;
-use crate::build::position::{Side, columns, place, sides};
+use crate::build::position::{Side, sides};
+use crate::build::rotary::{columns, place};
 use crate::build::run::worked;
 use crate::explanation::{Block, Part};
 use crate::expr::{minus, sum, times};

@@ -13,7 +13,7 @@ impl Front for English {
             .into()
     }
     fn novice(&self) -> String {
-        "Attention lets every token gather information from other tokens. Each token asks \
+        "Attention lets every token (a word, or a piece of one) gather information from other tokens. Each token asks \
          with a query (a row of Q); each token that can be looked at offers a key (a row of K) \
          and a value (a row of V). The better a query matches a key, the larger the share of \
          that key's value in the result. The shares of one query are its attention weights; \
@@ -23,10 +23,11 @@ impl Front for English {
     fn sizes(&self, queries: usize, keys: usize, dk: usize, dv: usize) -> String {
         format!(
             "In this run: Q ({queries},{dk}), K ({keys},{dk}), V ({keys},{dv}), output \
-             ({queries},{dv}). That is {}, {}, d_k = {dk} columns in queries and keys, d_v = {dv} \
-             in values. All numbering starts at 0.",
+             ({queries},{dv}). That is {}, {}, d_k = {} in queries and keys, d_v = {dv} in \
+             values. All numbering starts at 0.",
             many(queries, "query", "queries"),
             many(keys, "key", "keys"),
+            many(dk, "column", "columns"),
         )
     }
     fn heads(&self, batch: usize, heads: usize, kv_heads: usize) -> String {
@@ -51,7 +52,7 @@ impl Front for English {
     fn how_numbers_are_shown(&self, digits: usize) -> String {
         format!(
             "How to read the numbers: a result after \"=\" is exact, one after \"≈\" is rounded to \
-             {}, and stands rounded in the lines that use it. The calculation itself keeps all \
+             {}, and the lines that use it show it rounded. The calculation itself keeps all \
              digits; it rounds only what it prints.",
             many(digits, "decimal", "decimals"),
         )
@@ -108,15 +109,6 @@ impl Front for English {
             _ => "keys",
         };
         format!("RMS norm of the {which}")
-    }
-    fn option_rotary(&self, interleaved: bool, base: &str, dim: Option<usize>) -> String {
-        let pairs = if interleaved {
-            "neighbouring columns (interleaved)"
-        } else {
-            "columns of the two halves"
-        };
-        let dim = dim.map_or(String::new(), |dim| format!(", first {dim} columns only"));
-        format!("rotary positions: pairs of {pairs}, base {base}{dim}")
     }
     fn option_softcap(&self, cap: &str) -> String {
         format!("softcap {cap}")

@@ -14,7 +14,7 @@ impl Front for Chinese {
             .into()
     }
     fn novice(&self) -> String {
-        "注意力让每个词元从其他词元那里取得信息。每个词元用一个查询（Q的一行）发问；\
+        "注意力让每个词元（token，即一个词或词的一部分）从其他词元那里取得信息。每个词元用一个查询（Q的一行）发问；\
          每个可供查看的词元各有一个键（K的一行）和一个值（V的一行）。查询与某个键越匹配，\
          该键对应的值在结果中占的份额就越大。一个查询分给各键的份额就是注意力权重，\
          结果是各个值的加权和："
@@ -47,7 +47,7 @@ impl Front for Chinese {
     fn how_numbers_are_shown(&self, digits: usize) -> String {
         format!(
             "数值说明：“=”之后的结果是精确值，“≈”之后的结果四舍五入到{digits}位小数，\
-             代入后面的算式时也按舍入后的样子写出。计算本身始终保留全部数位，只在显示时舍入。"
+             后面的算式用到它时，写的也是舍入后的数。计算本身始终保留全部数位，只在显示时舍入。"
         )
     }
     fn large(&self, weights: usize, longest: usize, rows: &[usize], chosen: bool) -> String {
@@ -93,15 +93,6 @@ impl Front for Chinese {
             _ => "键",
         };
         format!("对{which}做RMS归一化")
-    }
-    fn option_rotary(&self, interleaved: bool, base: &str, dim: Option<usize>) -> String {
-        let pairs = if interleaved {
-            "相邻两列配对（interleaved）"
-        } else {
-            "前后两半对应的列配对"
-        };
-        let dim = dim.map_or(String::new(), |dim| format!("，只旋转前{dim}列"));
-        format!("旋转位置编码：{pairs}，底数{base}{dim}")
     }
     fn option_softcap(&self, cap: &str) -> String {
         format!("softcap（软上限）：C = {cap}")
