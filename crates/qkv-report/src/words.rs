@@ -122,7 +122,17 @@ pub(crate) trait Back {
 
 /// Every sentence of a language.
 pub(crate) trait Words:
-    Front + Reading + Places + Back + Findings + Backward + Sheet + Contrasts + SecondRun + Page + TokenWords
+    Front
+    + Reading
+    + Places
+    + Back
+    + Findings
+    + Backward
+    + Sheet
+    + Contrasts
+    + SecondRun
+    + Page
+    + TokenWords
 {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;

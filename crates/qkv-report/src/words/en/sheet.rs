@@ -31,9 +31,9 @@ impl Sheet for English {
             n => format!("{n} decimals"),
         };
         format!(
-            "Round results that do not come out even to {decimals} and write ≈ before them. If you \
-             go on with rounded numbers, your last digit may differ from that of somebody who keeps \
-             all digits: both count as right."
+            "Round to {decimals}, and write ≈ instead of = as soon as a rounded number enters. If you \
+             go on with rounded numbers, your last digits may differ by a few units from those of \
+             somebody who keeps all digits: both count as right."
         )
     }
     fn notation(&self) -> String {
