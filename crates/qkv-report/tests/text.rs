@@ -405,7 +405,8 @@ fn a_large_input_is_summed_up() {
     let steps = block.steps(&inputs).unwrap();
     let subject = subject(&block, &steps, Origin::Given, 0);
     let english = of(&subject, Lang::En);
-    assert!(english.lines().count() < 300, "{}", english.lines().count());
+    // A few screens, a dozen lines of which tell how to read the formulas.
+    assert!(english.lines().count() < 320, "{}", english.lines().count());
     has(&english, "--row I");
     has(
         &english,
