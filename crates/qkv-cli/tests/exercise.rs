@@ -437,7 +437,10 @@ fn arrays_from_files_are_kept_in_the_sheet() {
 #[test]
 fn labels_and_values_cannot_end_the_comment() {
     let folder = tempfile::tempdir().expect("a folder");
-    let ran = run_in(folder.path(), "--scale -1 --exercise -o sheet.md");
+    let ran = run_in(
+        folder.path(),
+        "--scale -1 --tokens 'the c-->at' --exercise -o sheet.md",
+    );
     assert_eq!(ran.code, 0, "{}", ran.err);
     let sheet = fs::read_to_string(folder.path().join("sheet.md")).expect("the sheet");
     let (_, comment) = sheet.rsplit_once("<!-- ").expect("a comment");
@@ -562,6 +565,10 @@ fn refusals() {
         (
             "--exercise --contrast -o s.md",
             &["--contrast", "--exercise"],
+        ),
+        (
+            "--exercise --causal --next-token -o s.md",
+            &["--next-token", "--exercise"],
         ),
         (
             "--exercise --permute 1,0 -o s.md",

@@ -130,6 +130,7 @@ fn help_short_and_long() {
         "--backward",
         "--grad-output",
         "--contrast",
+        "--exercise",
         "--permute",
         "--tokens",
         "--next-token",

@@ -1,8 +1,8 @@
 //! The worked calculation of attention, from a run's intermediates to something to read.
 //!
-//! [`text`], [`markdown`], [`latex`] and [`html`] are for people: every number of the run, with the formula and the
-//! numbers that lead to it, in English or Chinese. [`json`] is for programs: every intermediate in
-//! full precision.
+//! [`text`], [`markdown`], [`latex`] and [`html`] are for people: every number of the run, with the
+//! formula and the numbers that lead to it, in English or Chinese; [`exercise()`] leaves blanks for
+//! the results and gives the key. [`json`] is for programs: every intermediate in full precision.
 //!
 //! ```
 //! use qkv::{Block, Inputs, View};

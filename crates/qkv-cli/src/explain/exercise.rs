@@ -40,12 +40,13 @@ impl Exercise {
         let beside = [
             ("--contrast", args.more.contrast),
             ("--permute", args.more.permute.is_some()),
+            ("--next-token", args.more.next_token),
         ];
         if let Some((argument, _)) = beside.iter().find(|(_, given)| *given) {
             return Err(Error::Conflict {
                 argument,
                 other: "--exercise".into(),
-                remedy: "it shows the results that a sheet leaves blank: make two files",
+                remedy: "it is shown beside the results, which a sheet leaves blank: make two files",
             });
         }
         if args.gradient.backward && !args.row.is_empty() {

@@ -11,7 +11,7 @@ impl Sheet for English {
         "Key to the exercise: attention, worked out by hand".into()
     }
     fn name_and_date(&self) -> String {
-        "Name: ……………………………………………   Date: …………………".into()
+        "Name: ………………………………   Date: ……………".into()
     }
     fn task(&self) -> String {
         "Fill in the numbered blanks in order and show your work. Each needs only the numbers \

@@ -11,7 +11,7 @@ impl Sheet for Chinese {
         "练习答案：笔算注意力".into()
     }
     fn name_and_date(&self) -> String {
-        "姓名：……………………………………………   日期：…………………".into()
+        "姓名：……………………………   日期：……………".into()
     }
     fn task(&self) -> String {
         "请按编号顺序填写每一个空，并写出计算过程。每个空只需要用到它前面的数和本节的公式。".into()
