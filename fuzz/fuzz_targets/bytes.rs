@@ -11,7 +11,11 @@ fuzz_target!(|bytes: &[u8]| {
                 let _ = array.to_f64().map_err(|error| error.to_string());
                 let _ = array.to_bools().map_err(|error| error.to_string());
             }
-            Err(error) => assert!(!error.to_string().is_empty()),
+            Err(error) => {
+                let says = error.to_string();
+                assert!(!says.is_empty() && says.len() < 6000, "{says}");
+                assert!(!says.chars().any(char::is_control), "{says:?}");
+            }
         }
     }
 });

@@ -10,5 +10,9 @@ fuzz_target!(|text: &str| match qkv_io::parse_literal(text) {
         assert!(array.to_f64().is_ok());
         let _ = array.to_bools().map_err(|error| error.to_string());
     }
-    Err(error) => assert!(!error.to_string().is_empty()),
+    Err(error) => {
+        let says = error.to_string();
+        assert!(!says.is_empty() && says.len() < 2000, "{says}");
+        assert!(!says.chars().any(char::is_control), "{says:?}");
+    }
 });

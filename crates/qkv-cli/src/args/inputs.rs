@@ -11,6 +11,8 @@ pub struct InputArgs {
     ///
     /// An ARRAY is a literal, "1 0; 0 1" or [[1,0],[0,1]], or a file: a.npy, a.npz:name,
     /// a.safetensors:name, a.csv, a.json, or - for standard input (one argument only).
+    /// Blanks or commas part numbers, semicolons or new lines part rows: "1;2;3" is a column,
+    /// typed here or piped in. In a file such a line could be a row of a table and is refused.
     /// With --heads queries are [L,H·d] or [B,L,H·d] and are split.
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub q: Option<String>,
