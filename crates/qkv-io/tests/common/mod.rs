@@ -76,3 +76,16 @@ pub fn zip(members: &[(&str, &[u8])], deflated: bool) -> Vec<u8> {
     }
     writer.finish().expect("a zip").into_inner()
 }
+
+/// Reading fails, and the message names the origin and these facts.
+#[track_caller]
+pub fn refused(case: &str, file: &[u8], name: Option<&str>, origin: &str, facts: &[&str]) {
+    let error = match qkv_io::read_bytes(file, name, origin) {
+        Err(error) => error.to_string(),
+        Ok(array) => panic!("{case:?} was read as {array:?}"),
+    };
+    assert!(error.contains(origin), "{case:?} lacks its origin: {error}");
+    for fact in facts {
+        assert!(error.contains(fact), "{case:?} lacks {fact:?}: {error}");
+    }
+}
