@@ -301,6 +301,7 @@ fn sign(c: char) -> Option<&'static str> {
         '→' => "\\to ",
         '∞' => "\\infty ",
         'θ' => "\\theta ",
+        'π' => "\\pi ",
         'Δ' => "\\Delta ",
         'δ' => "\\delta ",
         'ε' => "\\varepsilon ",

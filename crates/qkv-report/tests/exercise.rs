@@ -111,6 +111,7 @@ fn check(subject: &Subject<'_>, lang: Lang, paper: Paper, seed: u64) -> Option<u
     // Worked lines are the key's alone.
     for line in made.sheet.lines().filter(|line| line.contains('≈')) {
         let constant = line.contains("2.7183")
+            || line.contains("6.2832")
             || line.contains('√')
             || line.contains('“')
             || line.contains("write ≈");

@@ -5,7 +5,8 @@
 mod common;
 
 use common::{settings, with_gradient, with_matrices, with_problem};
-use qkv::{Attention, Block, Dropout, Mask, Sinks, View};
+use qkv::position::{Rotary, Scaling};
+use qkv::{Alibi, Attention, Block, Causal, Dropout, KeyLengths, Mask, Place, Sinks, View};
 use qkv_report::{Lang, text};
 
 fn is_chinese(c: char) -> bool {
@@ -278,5 +279,141 @@ fn the_reason_of_the_scale_is_about_many_columns() {
         &one,
         "with 64 columns about √64 = 8 times as wide",
         "例如64列时大约是√64 = 8倍",
+    );
+}
+
+#[test]
+fn the_formula_is_explained_and_a_mask_is_named_only_where_there_is_one() {
+    let plain = columns(&Block::default(), &[1.0], &[1.0, 2.0], &[3.0, 4.0]);
+    says(
+        &plain,
+        "here there is no mask, so nothing is added",
+        "这里没有掩码",
+    );
+    says(&plain, "ᵀ turns a matrix over", "ᵀ表示转置");
+    says(
+        &plain,
+        "So Q (1,1) has the shape [1, 1, 1, 1].",
+        "所以Q (1,1)的形状写成[1, 1, 1, 1]。",
+    );
+    says(
+        &plain,
+        "(a word, or a piece of one)",
+        "词元（token，即一个词或词的一部分）",
+    );
+    says(
+        &plain,
+        "Q = X·W_Q, K = X·W_K, V = X·W_V.",
+        "Q = X·W_Q，K = X·W_K",
+    );
+    says(&plain, "d_k = 1 column in", "d_k = 1列");
+    says_not(&plain, "tanh", "tanh");
+    let masked = Block {
+        attention: Attention {
+            causal: Some(Causal::TopLeft),
+            softcap: Some(5.0),
+            ..Attention::default()
+        },
+        ..Block::default()
+    };
+    let masked = columns(&masked, &[1.0], &[1.0, 2.0], &[3.0, 4.0]);
+    says(
+        &masked,
+        "see “Mask: which keys each query may see” below",
+        "见下文“掩码：",
+    );
+    says(&masked, "tanh(x) is nearly x", "tanh(x)在x很小时");
+    says_not(&masked, "no mask", "没有掩码");
+}
+
+#[test]
+fn lse_shows_each_step() {
+    let two = columns(&Block::default(), &[1.0], &[1.0, 0.0], &[3.0, 4.0]);
+    let line = "lse[0] = 1 + ln(1.3679) ≈ 1 + 0.3133 ≈ 1.3133\n";
+    says(&two, line, line);
+    says(&two, "short for log-sum-exp", "log-sum-exp的缩写");
+    let sink = Block {
+        attention: Attention {
+            sinks: Some(Sinks(vec![1.0])),
+            ..Attention::default()
+        },
+        ..Block::default()
+    };
+    let sink = columns(&sink, &[1.0], &[1.0, 0.0], &[3.0, 4.0]);
+    let line = "Σ e[0,·] = 1 + 0.3679 ≈ 1.3679\n  lse[0] = 1 + ln(1.3679)";
+    says(&sink, line, line);
+}
+
+#[test]
+fn positions_and_frequencies_are_worked_out() {
+    let block = |scaling| Block {
+        rotary: Some(Rotary {
+            scaling,
+            ..Rotary::default()
+        }),
+        place: Place::Counted { start: 2 },
+        attention: Attention {
+            lengths: Some(KeyLengths(vec![1])),
+            alibi: Some(Alibi { slopes: vec![0.5] }),
+            ..Attention::default()
+        },
+        ..Block::default()
+    };
+    let of = |scaling| {
+        let numbers = [1.0, 2.0, 3.0, 4.0, 0.5, 1.0, 0.0, 2.0];
+        let four = (&numbers[..], [2, 4]);
+        let mut out = [String::new(), String::new()];
+        with_matrices(&block(scaling), [four, four, four], |subject| {
+            out = [Lang::En, Lang::Zh].map(|lang| text(subject, &settings(lang, 1000)));
+        });
+        out
+    };
+    let linear = of(Scaling::Linear { factor: 2.0 });
+    says(
+        &linear,
+        "f of pair 1 (columns 1 and 3) = 10000^(−2/4)/2 = 0.005\n",
+        "第1对（第1列和第3列）的f = 10000^(−2/4)/2 = 0.005\n",
+    );
+    says(&linear, "  positions counted from 2\n", "  位置从2数起\n");
+    says(
+        &linear,
+        "rotary scaling: every frequency divided by 2",
+        "频率缩放：每个频率除以2",
+    );
+    says(
+        &linear,
+        "The last of 2 queries stands at the only key, so p_i = i − 1: p_0 = −1, p_1 = 0.",
+        "2个查询中的最后一个与唯一的键位置相同，所以p_i = i − 1：p_0 = −1，p_1 = 0。",
+    );
+    says(
+        &linear,
+        "(and the first key at 2), so p_i = i + 1: p_0 = 1, p_1 = 2.",
+        "（第一个键在位置2），所以p_i = i + 1：p_0 = 1，p_1 = 2。",
+    );
+    let llama = of(Scaling::Llama3 {
+        factor: 4.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 9.0,
+        original_length: 30.0,
+    });
+    says(
+        &llama,
+        "turns of pair 0 = (30·1)/6.2832 ≈ 4.7746",
+        "第0对的圈数 = (30·1)/6.2832 ≈ 4.7746",
+    );
+    says(
+        &llama,
+        "ramp of pair 0 = (4.7746 − 1)/(9 − 1) ≈ 0.4718",
+        "第0对的过渡系数",
+    );
+    says(
+        &llama,
+        "f of pair 0 (columns 0 and 2) = (1 − 0.4718)·(1/4) + 0.4718·1 ≈ 0.6039",
+        "(1 − 0.4718)·(1/4) + 0.4718·1 ≈ 0.6039",
+    );
+    says(
+        &llama,
+        "f of pair 1 (columns 1 and 3) = 0.01/4 = 0.0025",
+        "= 0.01/4 = 0.0025",
     );
 }

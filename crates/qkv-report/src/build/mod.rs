@@ -10,6 +10,7 @@ mod merge;
 mod next_token;
 mod opening;
 mod permute;
+mod places;
 mod position;
 mod projection;
 mod reading;

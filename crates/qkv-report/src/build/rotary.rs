@@ -1,5 +1,6 @@
 //! The rotation of queries and keys by their positions.
 
+use super::places;
 use super::position::{Side, sides};
 use super::run::{Run, worked};
 use crate::Origin;
@@ -10,9 +11,6 @@ use crate::words::Stretch;
 use qkv::position::{Pairing, Rotary, Scaling};
 use qkv::{Place, StepName};
 use std::f64::consts::TAU;
-
-/// Positions listed in a line.
-const LISTED: usize = 8;
 
 /// The part of the rotation.
 pub(super) fn rotation(run: &Run<'_>, rotary: &Rotary) -> Part {
@@ -43,6 +41,11 @@ pub(super) fn rotation(run: &Run<'_>, rotary: &Rotary) -> Part {
             part.blocks.push(worked(label, vec![chain], frequency));
         }
     }
+    if let Place::Counted { start } = run.subject.block.place
+        && !queries_are_keys(run)
+    {
+        places::push(run, start, &mut part);
+    }
     let q_from = run.last_of(&[StepName::Q, StepName::QNormed]);
     let k_from = run.last_of(&[StepName::K, StepName::KNormed]);
     for side in sides(
@@ -52,14 +55,7 @@ pub(super) fn rotation(run: &Run<'_>, rotary: &Rotary) -> Part {
     ) {
         for [b, h] in side.groups(run) {
             part.blocks.push(side.heading(run, [b, h]));
-            let rows = side.rows(run);
-            let listed = rows.iter().take(LISTED);
-            let places: Vec<(usize, i64)> = listed.map(|&i| (i, place(run, &side, b, i))).collect();
-            if !places.is_empty() {
-                let text = words.stands(side.letter, &places);
-                part.blocks.push(Block::Item(text));
-            }
-            for i in rows {
+            for i in side.rows(run) {
                 let place = place(run, &side, b, i);
                 let label = format!("p[{}{i}]", side.letter);
                 part.blocks.push(worked(label, vec![], place as f64));
@@ -168,13 +164,17 @@ pub(super) fn place(run: &Run<'_>, side: &Side, b: usize, i: usize) -> i64 {
         }
         Place::Counted { start } => start,
     };
-    let same_tokens = matches!(run.subject.origin, Origin::Projected { context: None, .. });
     let place = run.places.as_ref().map_or(0, |places| match side.letter {
-        'q' if same_tokens => places.keys[b][run.subject.past_len + i],
+        'q' if queries_are_keys(run) => places.keys[b][run.subject.past_len + i],
         'q' => places.queries[b][i],
         _ => places.keys[b][i],
     });
     place.saturating_add(*start)
+}
+
+/// Whether queries and keys are made from the same tokens, so that a query stands at its own key.
+fn queries_are_keys(run: &Run<'_>) -> bool {
+    matches!(run.subject.origin, Origin::Projected { context: None, .. })
 }
 
 /// One pair of columns of one token.

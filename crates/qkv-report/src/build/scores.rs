@@ -1,13 +1,13 @@
 //! From queries and keys to the scores that enter the softmax.
 
 use super::leaders::Largest;
+use super::places;
 use super::run::{Run, finding, worked};
 use super::visibility;
 use crate::entry::Number;
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, Function, call, dot, minus, num, over, times};
-use crate::words::PlaceRule;
-use qkv::{AnyView, Causal, Scale, StepName};
+use qkv::{AnyView, Scale, StepName};
 
 pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
     let mut parts = vec![scores(run), scaled(run)];
@@ -108,7 +108,7 @@ fn scaled(run: &Run<'_>) -> Part {
             Scale::InverseSqrt => {
                 let under_root = call(Function::Sqrt, num(run.dk as f64));
                 let mut chain = vec![over(num(score.clone()), under_root)];
-                if score.value != 0.0 {
+                if score.value != 0.0 && root != 1.0 {
                     chain.push(over(num(score), num(root)));
                 }
                 chain
@@ -184,7 +184,7 @@ fn biased(run: &Run<'_>) -> Part {
         let slope = alibi.slopes.first().copied().unwrap_or(0.0);
         part.blocks
             .push(Block::Paragraph(words.alibi(&run.show(slope))));
-        push_places(run, &mut part);
+        places::push(run, 0, &mut part);
     }
     if let (Some(bias), false) = (&bias, run.large) {
         push_bias(run, bias, &mut part);
@@ -207,39 +207,4 @@ fn biased(run: &Run<'_>) -> Part {
         )
     });
     part
-}
-
-/// Where the queries stand, and why there.
-fn push_places(run: &Run<'_>, part: &mut Part) {
-    const LISTED: usize = 8;
-    let attention = &run.subject.block.attention;
-    let mut entries: Vec<usize> = run.groups.iter().map(|&[b, _]| b).collect();
-    entries.dedup();
-    if attention.lengths.is_none() {
-        entries.truncate(1);
-    }
-    for b in entries {
-        let length = attention.lengths.as_ref().map(|lengths| lengths.0[b]);
-        let documents = attention.documents.is_some();
-        let rule = match attention.causal {
-            _ if documents => PlaceRule::Document,
-            None | Some(Causal::BottomRight) => PlaceRule::End {
-                queries: run.queries,
-                keys: length.unwrap_or(run.keys),
-            },
-            Some(_) => PlaceRule::Causal,
-        };
-        let rows = run.rows.iter().take(LISTED);
-        let places: Vec<(usize, i64)> = rows.map(|&i| (i, run.position(b, i))).collect();
-        let Some(&(i, place)) = places.first() else {
-            continue;
-        };
-        let offset = (!documents).then(|| place.saturating_sub(i as i64));
-        let group =
-            (run.batch > 1 && length.is_some()).then(|| run.words.group(Some(b), None, None));
-        let text = run
-            .words
-            .positions(group.as_deref(), &rule, offset, &places);
-        part.blocks.push(Block::Item(text));
-    }
 }

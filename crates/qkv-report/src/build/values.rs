@@ -112,12 +112,13 @@ fn lse(run: &Run<'_>) -> Part {
                     .push(worked(format!("Σ e[{i},·]"), vec![sum(terms)], total));
             }
             let max = || num(run.entry(StepName::Max, &row));
+            let mut chain = vec![sum(vec![max(), call(Function::Ln, num(total))])];
+            if total != 1.0 {
+                chain.push(sum(vec![max(), num(total.ln())]));
+            }
             part.blocks.push(worked(
                 format!("lse[{i}]"),
-                vec![
-                    sum(vec![max(), call(Function::Ln, num(total))]),
-                    sum(vec![max(), num(total.ln())]),
-                ],
+                chain,
                 run.entry(StepName::Lse, &row),
             ));
         }

@@ -3,7 +3,7 @@
 use crate::notation::{subscript_in_text, to_tex};
 
 /// Signs that only occur in formulas.
-const SIGNS: &str = "√Σᵀˣ∞θ≤≥≈→·×−∂Δδε⁰¹²³⁴⁵⁶⁷⁸⁹⁻₀₁₂₃₄₅₆₇₈₉";
+const SIGNS: &str = "√Σᵀˣ∞πθ≤≥≈→·×−∂Δδε⁰¹²³⁴⁵⁶⁷⁸⁹⁻₀₁₂₃₄₅₆₇₈₉";
 /// From here on characters are Chinese, or others that are as wide.
 const WIDE: char = '\u{2e80}';
 

@@ -36,11 +36,26 @@ struct Unit {
     space_before: bool,
 }
 
+/// Longer remarks may be broken.
+const SHORT_REMARK: usize = 38;
+
+/// The length of a Chinese remark that begins here, if it is to stay on one line.
+fn remark(text: &str) -> Option<usize> {
+    let end = text.strip_prefix('〔')?.find('〕')?;
+    let length = '〔'.len_utf8() + end + '〕'.len_utf8();
+    (columns(&text[..length]) <= SHORT_REMARK).then_some(length)
+}
+
 fn units(text: &str) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     let mut space = false;
     let mut last: Option<char> = None;
-    for c in text.chars() {
+    // Where a short remark that is under way ends.
+    let mut whole = 0;
+    for (at, c) in text.char_indices() {
+        if let Some(length) = remark(&text[at..]) {
+            whole = at + length;
+        }
         if c == ' ' {
             space = true;
             last = None;
@@ -50,6 +65,7 @@ fn units(text: &str) -> Vec<Unit> {
         let breaks = match last {
             None => true,
             Some(before) if before == TIED || c == TIED => false,
+            Some(_) if at < whole && c != '〔' => false,
             Some(before) => {
                 (wide(before) || wide(c)) && !CLOSING.contains(c) && !OPENING.contains(before)
             }
@@ -121,6 +137,12 @@ mod tests {
             ["查询发问，", "键回答（很", "好）。"].map(String::from)
         );
         assert!(lines.iter().all(|line| columns(line) <= 10));
+    }
+
+    #[test]
+    fn a_short_chinese_remark_stays_whole() {
+        let lines = wrap("结果 = 1.5 〔计算得1.6〕", 18, 0, Hang::at(2));
+        assert_eq!(lines, ["结果 = 1.5", "  〔计算得1.6〕"].map(String::from));
     }
 
     #[test]

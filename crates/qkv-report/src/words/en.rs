@@ -125,8 +125,8 @@ impl Words for English {
     }
     fn given(&self) -> String {
         "Q, K and V were given as they are; nothing is multiplied yet. (In a model they are made \
-         from the tokens X, a row for each token, with three learned matrices: Q = X·W_Q, \
-         K = X·W_K, V = X·W_V.) Row i of Q is query i, row j of K is key j, and row j of V is the \
+         from the tokens X, a row for each token, with three learned matrices: Q\u{a0}=\u{a0}X·W_Q, \
+         K\u{a0}=\u{a0}X·W_K, V\u{a0}=\u{a0}X·W_V.) Row i of Q is query i, row j of K is key j, and row j of V is the \
          value that belongs to key j."
             .into()
     }
@@ -251,7 +251,7 @@ impl Words for English {
     fn scaled_by_root(&self, dk: usize, root: &str, factor: &str) -> String {
         const WHY: &str = "a sum of many products spreads wider than one product, with 64 columns \
                            about √64 = 8 times as wide. The division undoes that; without it, a \
-                           softmax over so wide scores would almost always choose a single key.";
+                           softmax over scores that wide would almost always choose a single key.";
         if dk <= 1 {
             return format!(
                 "Every score is divided by √d_k = √{dk} = {root}: with one column nothing changes. \
@@ -372,8 +372,8 @@ impl Words for English {
             .into()
     }
     fn sinks(&self) -> String {
-        "The sink adds one more term to the sum S but has no value, so the weights of a row add \
-         up to less than 1."
+        "The sink adds one more term to the sum S but has no value, so the row adds up to 1 only \
+         together with the sink's share: the weights of the keys add up to less than 1."
             .into()
     }
     fn sink_term(&self) -> String {
@@ -410,7 +410,7 @@ impl Words for English {
     fn dropout(&self, p: &str, seed: u64, factor: &str) -> String {
         format!(
             "Each weight is set to 0 with probability {p} (drawn with seed {seed}); those left \
-             are divided by 1 − {p}, that is times {factor}, so that the sum stays 1 on average."
+             are divided by 1 − {p}, that is times {factor}, so that on average the sum stays what it was."
         )
     }
     fn dropout_drawn(&self, i: usize, keys: &[usize]) -> String {

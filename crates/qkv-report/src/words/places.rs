@@ -25,11 +25,12 @@ pub(crate) enum PlaceRule {
 
 pub(crate) trait Places {
     fn alibi(&self, slope: &str) -> String;
-    /// p_i of some queries; the offset is p_i − i where one says it for all.
+    /// p_i of some queries; the first key stands at `start`, and the offset is p_i − i where one
+    /// says it for all.
     fn positions(
         &self,
         group: Option<&str>,
-        rule: &PlaceRule,
+        rule_and_start: (&PlaceRule, i64),
         offset: Option<i64>,
         places: &[(usize, i64)],
     ) -> String;
@@ -42,8 +43,6 @@ pub(crate) trait Places {
     fn turns(&self, pair: usize) -> String;
     fn ramp(&self, pair: usize) -> String;
     fn stretch(&self, stretch: &Stretch) -> String;
-    /// Where rows with this letter stand.
-    fn stands(&self, letter: char, places: &[(usize, i64)]) -> String;
 
     fn option_rotary(&self, interleaved: bool, base: &str, dim: Option<usize>) -> String;
     fn option_stretch(&self, stretch: &Stretch) -> String;

@@ -101,7 +101,7 @@ impl Words for Chinese {
     }
     fn given(&self) -> String {
         "Q、K、V是直接给出的，还没有做任何乘法。（在模型中，它们由同一组词元X（每行一个词元）\
-         乘以三个学到的矩阵得到：Q = X·W_Q，K = X·W_K，V = X·W_V。）Q的第i行是查询i，K的第j行是键j，\
+         乘以三个学到的矩阵得到：Q\u{a0}=\u{a0}X·W_Q，K\u{a0}=\u{a0}X·W_K，V\u{a0}=\u{a0}X·W_V。）Q的第i行是查询i，K的第j行是键j，\
          V的第j行是键j对应的值。"
             .into()
     }
@@ -319,7 +319,7 @@ impl Words for Chinese {
             .into()
     }
     fn sinks(&self) -> String {
-        "sink（只进分母的附加得分）给总和S多加一项，但没有对应的值，所以一行的权重之和小于1。"
+        "sink（只进分母的附加得分）给总和S多加一项，但没有对应的值：连同sink的份额，一行之和才是1，所以各键的权重之和小于1。"
             .into()
     }
     fn sink_term(&self) -> String {
@@ -350,7 +350,7 @@ impl Words for Chinese {
     fn dropout(&self, p: &str, seed: u64, factor: &str) -> String {
         format!(
             "每个权重以概率{p}置为0（由种子{seed}决定）；留下的除以1 − {p}，即乘以{factor}，\
-             使总和平均仍为1。"
+             使总和平均保持不变。"
         )
     }
     fn dropout_drawn(&self, i: usize, keys: &[usize]) -> String {

@@ -4,7 +4,7 @@ pub mod numbers;
 pub mod page;
 pub mod same;
 
-use qkv::position::{Pairing, Rotary};
+use qkv::position::{Pairing, Rotary, Scaling};
 use qkv::{
     Alibi, Attention, Bias, Block, Causal, Documents, Dropout, Inputs, KeyLengths, Layer, Linear,
     Mask, RmsNorm, Scale, Sinks, StepName, Steps, Tensor, View, Window,
@@ -205,6 +205,17 @@ pub fn with_problem(seed: u64, check: impl FnOnce(&Problem<'_>)) {
                 _ => Pairing::Interleaved,
             },
             dim: draw.sometimes().then_some(2),
+            scaling: match draw.below(4) {
+                0 => Scaling::Linear { factor: 2.0 },
+                // Pairs that are kept, divided and in between.
+                1 => Scaling::Llama3 {
+                    factor: 4.0,
+                    low_freq_factor: 1.0,
+                    high_freq_factor: 1.0 + 4.0 * (1 + draw.below(3)) as f64,
+                    original_length: 30.0,
+                },
+                _ => Scaling::None,
+            },
             ..Rotary::default()
         });
     }

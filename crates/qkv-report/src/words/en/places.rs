@@ -13,21 +13,31 @@ impl Places for English {
     fn positions(
         &self,
         group: Option<&str>,
-        rule: &PlaceRule,
+        (rule, start): (&PlaceRule, i64),
         offset: Option<i64>,
         places: &[(usize, i64)],
     ) -> String {
         let group = group.map_or(String::new(), |group| format!("In {}, ", lower(group)));
         let p = offset.map_or(String::new(), |offset| format!("p_i = {}", shifted(offset)));
+        let first = match start {
+            0 => String::new(),
+            start => format!(" (and the first key at {})", signed(start)),
+        };
         let rule = match rule {
-            PlaceRule::End { queries, keys } => format!(
-                "the last of {} stands at the last of {}, so {p}",
-                many(*queries, "query", "queries"),
-                many(*keys, "key", "keys")
-            ),
-            PlaceRule::Causal => format!("as for the causal mask, {p}"),
+            PlaceRule::End { queries, keys } => {
+                let last = |n, one: &str, several: &str| match n {
+                    1 => format!("the only {one}"),
+                    _ => format!("the last of {}", many(n, one, several)),
+                };
+                format!(
+                    "{} stands at {}{first}, so {p}",
+                    last(*queries, "query", "queries"),
+                    last(*keys, "key", "keys")
+                )
+            }
+            PlaceRule::Causal => format!("as for the causal mask{first}, {p}"),
             PlaceRule::Document => {
-                "the last query of a document stands at the last key of that document".into()
+                format!("the last query of a document stands at its last key{first}")
             }
         };
         let places: Vec<String> = places
@@ -87,13 +97,6 @@ impl Places for English {
                  between the two are mixed by a ramp from 0 at {low} to 1 at {high} turns."
             ),
         }
-    }
-    fn stands(&self, letter: char, places: &[(usize, i64)]) -> String {
-        let places: Vec<String> = places
-            .iter()
-            .map(|(i, p)| format!("{letter}{i} at p = {}", signed(*p)))
-            .collect();
-        format!("Positions: {}.", places.join(", "))
     }
     fn option_rotary(&self, interleaved: bool, base: &str, dim: Option<usize>) -> String {
         let pairs = if interleaved {

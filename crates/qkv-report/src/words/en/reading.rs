@@ -63,7 +63,7 @@ impl Reading for English {
             "The shapes below have all their axes: batch, heads, rows, columns. A batch entry is \
              one of the texts that are computed together, a head one attention with columns of \
              its own, a kv head a head of K and V. So Q ({queries},{dk}) has the shape \
-             [{batch}, {heads}, {queries}, {dk}]."
+             [{batch},\u{a0}{heads},\u{a0}{queries},\u{a0}{dk}]."
         )
     }
 }

@@ -13,18 +13,29 @@ impl Places for Chinese {
     fn positions(
         &self,
         group: Option<&str>,
-        rule: &PlaceRule,
+        (rule, start): (&PlaceRule, i64),
         offset: Option<i64>,
         places: &[(usize, i64)],
     ) -> String {
         let group = group.map_or(String::new(), |group| format!("{group}中，"));
         let p = offset.map_or(String::new(), |offset| format!("p_i = {}", shifted(offset)));
+        let first = match start {
+            0 => String::new(),
+            start => format!("（第一个键在位置{}）", signed(start)),
+        };
         let rule = match rule {
             PlaceRule::End { queries, keys } => {
-                format!("{queries}个查询中的最后一个位于{keys}个键中的最后一个处，所以{p}")
+                let last = |n, what: &str| match n {
+                    1 => format!("唯一的{what}"),
+                    _ => format!("{n}个{what}中的最后一个"),
+                };
+                let (query, key) = (last(*queries, "查询"), last(*keys, "键"));
+                format!("{query}与{key}位置相同{first}，所以{p}")
             }
-            PlaceRule::Causal => format!("与因果掩码一致，{p}"),
-            PlaceRule::Document => "每篇文档的最后一个查询位于该文档的最后一个键处".into(),
+            PlaceRule::Causal => format!("与因果掩码一致{first}，{p}"),
+            PlaceRule::Document => {
+                format!("每篇文档的最后一个查询与该文档的最后一个键位置相同{first}")
+            }
         };
         let places: Vec<String> = places
             .iter()
@@ -79,13 +90,6 @@ impl Places for Chinese {
                  二者之间按过渡系数混合，它从{low}圈时的0增加到{high}圈时的1。"
             ),
         }
-    }
-    fn stands(&self, letter: char, places: &[(usize, i64)]) -> String {
-        let places: Vec<String> = places
-            .iter()
-            .map(|(i, p)| format!("{letter}{i}在p = {}", signed(*p)))
-            .collect();
-        format!("位置：{}。", places.join("，"))
     }
     fn option_rotary(&self, interleaved: bool, base: &str, dim: Option<usize>) -> String {
         let pairs = if interleaved {

@@ -52,7 +52,7 @@ impl Reading for Chinese {
         format!(
             "下文的形状写出全部的轴：批次、头、行、列。批次条目是一起计算的几段文本之一，\
              头是各用自己那几列的一次注意力，键值头是K和V的头。所以Q ({queries},{dk})的形状写成\
-             [{batch}, {heads}, {queries}, {dk}]。"
+             [{batch},\u{a0}{heads},\u{a0}{queries},\u{a0}{dk}]。"
         )
     }
 }
