@@ -180,7 +180,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("{X} --position sinusoidal --position-offset -1", &["--position-offset", "-1", "from 0"]),
     ("{OK} --position rotary --rotary-dim 3", &["--rotary-dim", "3 of 2 columns", "even number"]),
     ("{OK} --position rotary --rotary-dim 4", &["--rotary-dim", "4 of 2 columns", "even number"]),
-    ("--q 1 --k 1 --v 1 --position rotary", &["--rotary-dim", "1 of 1 columns", "even"]),
+    ("--q 1 --k 1 --v 1 --position rotary", &["--rotary-dim", "1 of 1 column ", "even"]),
     ("{OK} --position rotary --rotary-base 0", &["--rotary-base", "0", "above 0"]),
     ("{OK} --position rotary --rotary-base -10000", &["--rotary-base", "-10000", "above 0"]),
     ("{OK} --position rotary --rotary-scaling yarn:4", &["--rotary-scaling", "\"yarn:4\"", "linear:FACTOR"]),

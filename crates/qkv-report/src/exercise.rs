@@ -3,7 +3,7 @@
 //! Sheet and key are made from the same description, block by block, so that every number of a
 //! blank stands beside its answer in the key.
 
-use crate::build::{self, Task};
+use crate::describe::{self, Task};
 use crate::entry::{Entry, Number};
 use crate::explanation::{Blank, Blanks, Block, Cell, Explanation, Matrix, Part, Shape, Worked};
 use crate::expr::joined;
@@ -107,7 +107,7 @@ pub fn exercise(
 ) -> Result<Exercise, NoExercise> {
     let words = words::of(settings.lang);
     let make = |settings: &Settings| {
-        let task = build::task(subject, settings, words).ok_or(NoExercise::Large)?;
+        let task = describe::task(subject, settings, words).ok_or(NoExercise::Large)?;
         Ok(pages(&task, settings, subject.past_len, words))
     };
     let mut settings = settings.clone();

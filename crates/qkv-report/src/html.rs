@@ -7,7 +7,7 @@
 mod heat;
 mod markup;
 
-use crate::build;
+use crate::describe;
 use crate::explanation::{Blank, Blanks, Block, Cell, Explanation, Matrix, Part, Worked};
 use crate::expr::Token;
 use crate::notation::equations;
@@ -28,7 +28,11 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// scripts, prints unfolded, and follows the reader's choice of light or dark.
 pub fn html(subject: &Subject<'_>, settings: &Settings) -> String {
     let words = words::of(settings.lang);
-    page(&build::explain(subject, settings, words), settings, words)
+    page(
+        &describe::explain(subject, settings, words),
+        settings,
+        words,
+    )
 }
 
 /// A description as a page.

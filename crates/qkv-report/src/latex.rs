@@ -6,7 +6,7 @@
 mod figure;
 mod prose;
 
-use crate::build;
+use crate::describe;
 use crate::explanation::{Blank, Blanks, Block, Explanation, HeatMap, Matrix, Part, Worked};
 use crate::expr::{Token, joined};
 use crate::notation::{equations, is_sentence, to_tex};
@@ -55,7 +55,11 @@ const LATIN: &str = r"\documentclass[11pt]{article}
 /// compiles it: pdflatex, or xelatex where there is Chinese in it.
 pub fn latex(subject: &Subject<'_>, settings: &Settings) -> String {
     let words = words::of(settings.lang);
-    page(&build::explain(subject, settings, words), settings, words)
+    page(
+        &describe::explain(subject, settings, words),
+        settings,
+        words,
+    )
 }
 
 /// A description as a document.

@@ -32,7 +32,7 @@
 //! # Ok::<(), qkv::Error>(())
 //! ```
 
-mod build;
+mod describe;
 mod entry;
 mod exercise;
 mod explanation;

@@ -3,7 +3,7 @@
 //! Formulas are mathematics between `$$`, which GitHub, GitLab, notebooks and pandoc typeset. Worked
 //! lines are code blocks: aligned, and readable also where nothing is rendered.
 
-use crate::build;
+use crate::describe;
 use crate::explanation::{Block, Explanation, HeatMap, Matrix, Part};
 use crate::notation::{equations, is_sentence, to_tex};
 use crate::printed::{self, Lines};
@@ -20,7 +20,11 @@ const TABLE: usize = 120;
 /// worked lines and heat maps as code of `settings.width` columns.
 pub fn markdown(subject: &Subject<'_>, settings: &Settings) -> String {
     let words = words::of(settings.lang);
-    page(&build::explain(subject, settings, words), settings, words)
+    page(
+        &describe::explain(subject, settings, words),
+        settings,
+        words,
+    )
 }
 
 /// A description in Markdown.

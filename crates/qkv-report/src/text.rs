@@ -4,7 +4,7 @@ pub(crate) mod heat;
 mod matrix;
 mod wrap;
 
-use crate::build;
+use crate::describe;
 use crate::explanation::{Block, Explanation, Matrix, Part, Worked};
 use crate::expr::{TIED, joined};
 use crate::printed::{self, Line, Lines};
@@ -25,7 +25,11 @@ use wrap::{Hang, wrap};
 /// `settings.width` columns, down to a width of 40; a Chinese character takes two.
 pub fn text(subject: &Subject<'_>, settings: &Settings) -> String {
     let words = words::of(settings.lang);
-    page(&build::explain(subject, settings, words), settings, words)
+    page(
+        &describe::explain(subject, settings, words),
+        settings,
+        words,
+    )
 }
 
 /// A description as text.

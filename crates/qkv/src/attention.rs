@@ -1,6 +1,6 @@
 //! What to compute: the inputs and every option of attention.
 
-use crate::error::{Error, Result, Shape};
+use crate::error::{Error, Result, Shape, many};
 use crate::mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};
 use crate::view::{AnyView, Element, View, element_count};
 
@@ -460,7 +460,7 @@ fn check_lengths(lengths: &[usize], batch: usize, keys: usize) -> Result<()> {
         None => Ok(()),
         Some(length) => Err(Error::Option {
             option: "lengths",
-            value: format!("{length} (there are {keys} keys)"),
+            value: format!("{length} (k has {})", many(keys, "key")),
             remedy: "a batch entry cannot have more keys than k has rows",
         }),
     }

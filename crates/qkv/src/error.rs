@@ -34,7 +34,7 @@ impl fmt::Debug for Shape {
 }
 
 /// `1 key`, `2 keys`.
-fn many(count: usize, thing: &str) -> String {
+pub(crate) fn many(count: usize, thing: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {thing}{plural}")
 }

@@ -22,7 +22,7 @@ pub use difference::FiniteDifference;
 
 use crate::attention::{Attention, Inputs};
 use crate::definition::{self, Places};
-use crate::error::{Error, Result, Shape};
+use crate::error::{Error, Result, Shape, many};
 use crate::position::{Positions, Rotary, sinusoidal};
 use crate::steps::{StepName, Steps, push_rows, with_past};
 use crate::view::{Element, Tensor};
@@ -459,7 +459,8 @@ pub fn split_heads(x: &Tensor<f64>, heads: usize, argument: &'static str) -> Res
         return Err(Error::Option {
             option: "heads",
             value: format!(
-                "{heads} for {argument}, which gives {width} columns (shape {}),",
+                "{heads} for {argument}, which gives {} (shape {}),",
+                many(width, "column"),
                 Shape::from(x.shape())
             ),
             remedy: "the columns must divide evenly among the heads",

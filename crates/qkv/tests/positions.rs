@@ -495,11 +495,13 @@ fn impossible_dims_are_refused() -> Result<()> {
             dim: Some(dim),
             ..HALVES
         };
-        let expected = format!("rotary dim: {dim} of {head_dim} columns {remedy}");
+        let columns = if head_dim == 1 { "column" } else { "columns" };
+        let expected = format!("rotary dim: {dim} of {head_dim} {columns} {remedy}");
         refused(&rotary, head_dim, &expected);
     }
     for head_dim in [0, 1, 7] {
-        let expected = format!("rotary dim: {head_dim} of {head_dim} columns {remedy}");
+        let columns = if head_dim == 1 { "column" } else { "columns" };
+        let expected = format!("rotary dim: {head_dim} of {head_dim} {columns} {remedy}");
         refused(&HALVES, head_dim, &expected);
     }
     for dim in [2, 4, 6, 8] {

@@ -1,6 +1,6 @@
 //! Rotary positions: each pair of columns turns by an angle that grows with the position.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, many};
 use crate::view::{Element, Tensor, View};
 use std::f64::consts::TAU;
 
@@ -183,7 +183,7 @@ impl Rotary {
         if !dim.is_multiple_of(2) || !(2..=head_dim).contains(&dim) {
             return Err(Error::Option {
                 option: "rotary dim",
-                value: format!("{dim} of {head_dim} columns"),
+                value: format!("{dim} of {}", many(head_dim, "column")),
                 remedy: "give an even number from 2 up to the columns of a head",
             });
         }

@@ -191,7 +191,7 @@ fn lengths_and_documents_that_do_not_add_up() {
         let long = list.iter().max().unwrap().to_string();
         refused(
             tried(&lengths(&list)),
-            &["lengths", &long, "there are 5 keys", "more keys"],
+            &["lengths", &long, "k has 5 keys", "more keys"],
         );
     }
     assert!(tried(&lengths(&[0, 5])).is_ok());

@@ -1,7 +1,7 @@
 //! Back through softcap and scale, to the dot products.
 
 use super::Back;
-use crate::build::run::worked;
+use crate::describe::run::worked;
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, Function, call, minus, num, over, times};
 use qkv::{GradientName, Scale, StepName};

@@ -1,9 +1,9 @@
 //! The rotation of queries and keys, turned back.
 
 use super::Back;
-use crate::build::position::{Side, sides};
-use crate::build::rotary::{columns, place};
-use crate::build::run::worked;
+use crate::describe::position::{Side, sides};
+use crate::describe::rotary::{columns, place};
+use crate::describe::run::worked;
 use crate::explanation::{Block, Part};
 use crate::expr::{minus, sum, times};
 use qkv::position::Rotary;

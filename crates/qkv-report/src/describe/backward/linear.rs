@@ -1,7 +1,7 @@
 //! What a weight matrix and its bias get: input times gradient, added up over the tokens.
 
 use super::Back;
-use crate::build::run::worked;
+use crate::describe::run::worked;
 use crate::entry::Number;
 use crate::explanation::{Block, Part};
 use crate::expr::{num, sum, times};

@@ -2,8 +2,8 @@
 
 use super::Back;
 use super::values::{extremes, tell};
-use crate::build::run::worked;
-use crate::build::softmax::push_rest;
+use crate::describe::run::worked;
+use crate::describe::softmax::push_rest;
 use crate::entry::index;
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, Function, call, dot, minus, num, over, sum, times};

@@ -2,8 +2,8 @@
 
 use super::Back;
 use super::linear::{Product, push_product};
-use crate::build::projection::shown_entries;
-use crate::build::run::worked;
+use crate::describe::projection::shown_entries;
+use crate::describe::run::worked;
 use crate::entry::Number;
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, num, sum, times};

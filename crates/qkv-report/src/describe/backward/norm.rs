@@ -1,8 +1,8 @@
 //! The norm of queries and keys, backwards.
 
 use super::Back;
-use crate::build::position::{Side, sides};
-use crate::build::run::worked;
+use crate::describe::position::{Side, sides};
+use crate::describe::run::worked;
 use crate::entry::Number;
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, minus, num, over, sum};

@@ -1,7 +1,7 @@
 //! One entry checked by what a derivative says: change a number a little, see what the loss does.
 
 use super::Back;
-use crate::build::run::{finding, precise, worked};
+use crate::describe::run::{finding, precise, worked};
 use crate::explanation::{Block, Part};
 use crate::expr::{minus, num, over};
 use crate::number::shown;

@@ -1,7 +1,7 @@
 //! dV, and dP: what values and weights get from the gradient of the output.
 
 use super::Back;
-use crate::build::run::{finding, worked};
+use crate::describe::run::{finding, worked};
 use crate::explanation::{Block, Part};
 use crate::expr::{Expr, dot, minus, num, over, sum, times};
 use qkv::{GradientName, StepName};
