@@ -4,6 +4,7 @@
 //! cargo run --release --example measure -- [CASE…] [--threads N] [--f64] [--repeat MILLISECONDS]
 //! ```
 //!
+//! A case is one of those below, or seven sizes as they are written there: `1,8,8,77,4096,40,40`.
 //! Every case is run many times for a short while, in turns with the measurement of the limit, and
 //! the median of CPU time (of this thread, or of the process over the threads) is taken, since
 //! wall time says little on a machine that others use. `best` is the share of the fastest tenth.
@@ -17,6 +18,7 @@ use std::num::NonZeroUsize;
 use std::time::Instant;
 
 /// B, H, H_kv, L_q, L_k, d_k, d_v
+#[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
     shape: [usize; 7],
@@ -92,15 +94,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "{:<20} {:>10} {:>10} {:>9} {:>7} {:>7} {:>9}",
         "case", "cpu ms", "wall ms", "GFLOP/s", "share", "best", "GB/s"
     );
-    for case in CASES {
-        if names.is_empty() || names.iter().any(|name| name == case.name) {
-            let line = if double {
-                measure::<f64>(case, &options, milliseconds, |x| x)?
-            } else {
-                measure::<f32>(case, &options, milliseconds, |x| x as f32)?
-            };
-            println!("{line}");
-        }
+    let given = names.iter().filter_map(|name| {
+        let sizes: Option<Vec<usize>> = name.split(',').map(|size| size.parse().ok()).collect();
+        Some(case("given", sizes?.try_into().ok()?, Kind::Full))
+    });
+    let known = CASES
+        .iter()
+        .filter(|case| names.is_empty() || names.iter().any(|name| name == case.name));
+    for case in known.copied().chain(given) {
+        let line = if double {
+            measure::<f64>(&case, &options, milliseconds, |x| x)?
+        } else {
+            measure::<f32>(&case, &options, milliseconds, |x| x as f32)?
+        };
+        println!("{line}");
     }
     Ok(())
 }

@@ -34,6 +34,10 @@ pub(super) struct Row {
 #[derive(Default)]
 pub struct Scratch<T> {
     pub(super) rows: Vec<Row>,
+    /// What any of the rows sees.
+    seen: Range<usize>,
+    /// Whether all rows see the same.
+    pub(super) alike: bool,
     pub(super) factors: Vec<T>,
     pub(super) lse: Vec<f64>,
     pub(super) max: Vec<f64>,
@@ -124,12 +128,36 @@ impl<T: Float> Scratch<T> {
     ) {
         self.rows.clear();
         let viewer = call.visible.viewer(head.batch, head.stretch);
-        for h in heads {
-            self.rows.extend(queries.clone().map(|query| Row {
-                head: h,
-                query,
-                sight: viewer.sight(query),
-            }));
+        self.alike = !call.visible.moves();
+        if self.alike {
+            let first = viewer.sight(queries.start);
+            self.seen = first.from..first.to;
+            for head in heads {
+                self.rows.extend(
+                    queries
+                        .clone()
+                        .zip(first.position..)
+                        .map(|(query, position)| Row {
+                            head,
+                            query,
+                            sight: Sight { position, ..first },
+                        }),
+                );
+            }
+        } else {
+            let seen = queries.clone().map(|query| viewer.sight(query));
+            let seen = seen.filter(|sight| sight.from < sight.to);
+            self.seen = seen
+                .map(|sight| sight.from..sight.to)
+                .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+                .unwrap_or_default();
+            for head in heads {
+                self.rows.extend(queries.clone().map(|query| Row {
+                    head,
+                    query,
+                    sight: viewer.sight(query),
+                }));
+            }
         }
         if in_place(call, head, &self.rows).is_none() {
             let q = self.q.get(self.rows.len() * call.inputs.head_dim());
@@ -139,15 +167,7 @@ impl<T: Float> Scratch<T> {
 
     /// First key and end of what the block's queries see.
     pub(super) fn seen(&self) -> Range<usize> {
-        let rows = || {
-            self.rows
-                .iter()
-                .map(|row| row.sight)
-                .filter(|sight| sight.from < sight.to)
-        };
-        let from = rows().map(|sight| sight.from).min().unwrap_or(0);
-        let to = rows().map(|sight| sight.to).max().unwrap_or(0);
-        from..to
+        self.seen.clone()
     }
 
     /// The state of all rows over all keys, in `total`. Without `weigh`, values are left alone.
@@ -235,10 +255,18 @@ impl<T: Float> Scratch<T> {
         let first = block * BLOCK;
         let within = |key: usize| key.clamp(first, first + BLOCK) - first;
         self.spans.clear();
-        self.spans.extend(self.rows.iter().map(|row| Span {
-            from: within(row.sight.from),
-            to: within(row.sight.to),
-        }));
+        if self.alike {
+            let span = Span {
+                from: within(self.seen.start),
+                to: within(self.seen.end),
+            };
+            self.spans.resize(self.rows.len(), span);
+        } else {
+            self.spans.extend(self.rows.iter().map(|row| Span {
+                from: within(row.sight.from),
+                to: within(row.sight.to),
+            }));
+        }
         self.corrections.resize(self.rows.len(), T::ONE);
         if packed.is_none() {
             let end = Span::union(&self.spans).to;

@@ -108,6 +108,7 @@ pub(super) struct Viewer {
 
 impl Viewer {
     /// What one query sees.
+    #[inline]
     pub(super) fn sight(&self, query: usize) -> Sight {
         let position = self
             .offset

@@ -15,10 +15,12 @@ impl<T: Float> Scratch<T> {
         packed: Option<Packed<'_, T>>,
         block: usize,
     ) -> bool {
-        let union = Span::union(&self.spans);
-        let all_alike = !call.drops_single_keys() && self.spans.iter().all(|span| *span == union);
-        if all_alike {
+        if self.alike && !call.drops_single_keys() {
             return true; // no key is dropped
+        }
+        let union = Span::union(&self.spans);
+        if !call.drops_single_keys() && self.spans.iter().all(|span| *span == union) {
+            return true;
         }
         match packed.and_then(|packed| packed.finite.get(block)) {
             Some(&finite) => finite,

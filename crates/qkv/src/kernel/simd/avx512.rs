@@ -182,8 +182,11 @@ impl Vector for F32x16 {
                     _mm512_storeu_ps(to.add(16 * c), *column);
                 }
             } else {
-                for (c, column) in out.iter().enumerate().take(columns) {
-                    _mm512_storeu_ps(to.add(16 * c), *column);
+                // Not by an index of a loop, which would keep the columns in memory.
+                for c in 0..15 {
+                    if c < columns {
+                        _mm512_storeu_ps(to.add(16 * c), out[c]);
+                    }
                 }
             }
         }

@@ -27,10 +27,22 @@ pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
     let width = rows.width();
     let full = rows.count() / TILE;
     assert!(out.len() >= packed_len(rows.count(), width));
+    // What is asked for ahead: the lines of as many rows as a tile has, in the order of memory and
+    // evenly spaced. Rows without gaps are one long row.
     let line = 64 / size_of::<V::T>();
-    let lines = width.div_ceil(line);
-    let mut ahead = 0;
+    let (long, lines) = if rows.stride() == width as isize {
+        (TILE, TILE * width / line)
+    } else {
+        (1, width.div_ceil(line))
+    };
+    let turns = width.div_ceil(V::LANES) * (TILE / V::LANES);
+    let at_once = (TILE / long * lines).div_ceil(turns.max(1));
     for (tile, out) in out.chunks_exact_mut(TILE * width).enumerate().take(full) {
+        let first = rows
+            .pointer()
+            .wrapping_offset((tile * TILE) as isize * rows.stride());
+        let mut row = first.wrapping_offset(AHEAD as isize * rows.stride());
+        let (mut ahead, mut left) = (row, lines);
         let mut d = 0;
         while d < width {
             let columns = V::LANES.min(width - d);
@@ -39,18 +51,17 @@ pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
                 // SAFETY: rows tile·16 + lane .. + LANES exist, since the tile is full, and have
                 // columns d .. d + columns; what is written lies in the tile of 16·width numbers.
                 unsafe {
-                    let from = rows.pointer().wrapping_offset(
-                        (tile * TILE + lane) as isize * rows.stride() + d as isize,
-                    );
+                    let from = first.wrapping_offset(lane as isize * rows.stride() + d as isize);
                     let to = out.as_mut_ptr().add(d * TILE + lane);
                     V::turn(from, rows.stride(), columns, to);
-                    // As many lines as were read, in the order of memory.
-                    for _ in 0..V::LANES * columns * size_of::<V::T>() / 64 {
-                        let (row, part) = (ahead / lines + AHEAD, ahead % lines);
-                        V::prefetch(rows.pointer().wrapping_offset(
-                            row as isize * rows.stride() + (part * line) as isize,
-                        ));
-                        ahead += 1;
+                    for _ in 0..at_once {
+                        V::prefetch(ahead);
+                        ahead = ahead.wrapping_add(line);
+                        left -= 1;
+                        if left == 0 {
+                            row = row.wrapping_offset(long as isize * rows.stride());
+                            (ahead, left) = (row, lines);
+                        }
                     }
                 }
                 lane += V::LANES;
