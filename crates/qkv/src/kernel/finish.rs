@@ -2,7 +2,7 @@
 
 use super::block::{Head, Row, Scratch};
 use super::call::Call;
-use super::real::{Float, Real};
+use super::real::Float;
 use super::simd::{BLOCK, Claim, STRIDE, Softmax, TILE, sums_stride};
 use std::ops::Range;
 
@@ -22,15 +22,17 @@ impl<T: Float> Scratch<T> {
             .attention
             .dropout
             .map_or(T::ONE, |dropout| T::from_f64(1.0 / (1.0 - dropout.p)));
-        self.factors.clear();
+        let rows = self.rows.len();
+        self.factors.resize(rows, T::ZERO);
+        (call.kernels.totals)(&self.total.lanes, &mut self.factors);
         self.lse.clear();
         self.max.clear();
-        for (i, row) in self.rows.iter().enumerate() {
-            let finished = finish_row(call, head, row, self.total.max[i], &self.total.lanes[i]);
+        for (i, (row, factor)) in self.rows.iter().zip(&mut self.factors).enumerate() {
+            let finished = finish_row(call, head, row, self.total.max[i], *factor);
             if finished.sum == 0.0 {
                 empty.push([head.batch, row.head, row.query]);
             }
-            self.factors.push(finished.inverse * kept_share);
+            *factor = finished.inverse * kept_share;
             self.lse.push(finished.sum);
             self.max.push(finished.max);
         }
@@ -77,6 +79,10 @@ impl<T: Float> Scratch<T> {
             return;
         }
         let rows = self.rows.len();
+        if weights {
+            self.factors.resize(rows, T::ZERO);
+            (call.kernels.totals)(&self.total.lanes, &mut self.factors);
+        }
         for block in keys.start / BLOCK..keys.end.div_ceil(BLOCK) {
             self.open(call, head, None, block);
             self.score(call, head, None, block, 0..rows);
@@ -104,8 +110,8 @@ impl<T: Float> Scratch<T> {
                 }
                 let x = &mut x[from..to];
                 if weights {
-                    let (max, lanes) = (self.total.max[i], &self.total.lanes[i]);
-                    let finished = finish_row(call, head, row, max, lanes);
+                    let (max, sum) = (self.total.max[i], self.factors[i]);
+                    let finished = finish_row(call, head, row, max, sum);
                     x.iter_mut().for_each(|x| *x = *x * finished.inverse);
                 } else if call.natural != 1.0 {
                     // Scale 0 has made the products 0 already.
@@ -130,29 +136,17 @@ struct Finished<T> {
     sum: f64,
 }
 
+#[inline]
 fn finish_row<T: Float>(
     call: &Call<'_, T>,
     head: Head<'_>,
     row: &Row,
     max: T,
-    lanes: &[T; TILE],
+    sum: T,
 ) -> Finished<T> {
-    let sum = sum_of_lanes(lanes).to_f64();
+    let sum = sum.to_f64();
     if max == T::NEG_INFINITY && sum == 0.0 {
-        let first = head.stretch.keys.start;
-        let keeps_one = (first + row.sight.from..first + row.sight.to)
-            .any(|j| call.keeps([head.batch, row.head, row.query, j]));
-        // A kept row whose scores are all −∞ is 0/0.
-        let (inverse, sum) = if keeps_one {
-            (f64::NAN, f64::NAN)
-        } else {
-            (0.0, 0.0)
-        };
-        return Finished {
-            inverse: T::from_f64(inverse),
-            max: 0.0,
-            sum,
-        };
+        return finish_empty(call, head, row);
     }
     let max = max.to_f64() * call.natural;
     let with_sink = match call.sink(row.head) {
@@ -166,15 +160,17 @@ fn finish_row<T: Float>(
     }
 }
 
-/// The sum of the 16 lanes, always by the same tree.
-fn sum_of_lanes<T: Real>(lanes: &[T; TILE]) -> T {
-    let mut sums = *lanes;
-    let mut half = TILE / 2;
-    while half > 0 {
-        for i in 0..half {
-            sums[i] = sums[i] + sums[i + half];
-        }
-        half /= 2;
+/// Of a row without a weight.
+#[cold]
+fn finish_empty<T: Float>(call: &Call<'_, T>, head: Head<'_>, row: &Row) -> Finished<T> {
+    let first = head.stretch.keys.start;
+    let keeps_one = (first + row.sight.from..first + row.sight.to)
+        .any(|j| call.keeps([head.batch, row.head, row.query, j]));
+    // A kept row whose scores are all −∞ is 0/0.
+    let sum = if keeps_one { f64::NAN } else { 0.0 };
+    Finished {
+        inverse: T::from_f64(sum),
+        max: 0.0,
+        sum,
     }
-    sums[0]
 }

@@ -154,6 +154,8 @@ pub struct Kernels<T: 'static> {
     pub softmax: fn(&mut Softmax<'_, T>),
     /// 2^((old − new)·c); see `softmax`.
     pub correction: fn(T, T, T) -> T,
+    /// The sum of each row's 16 running sums; see `softmax`.
+    pub totals: fn(&[[T; TILE]], &mut [T]),
     /// Weighted sums of a block; see `values`.
     pub values: fn(&Values<'_, T>, &mut [T]),
     /// sums = fma(other, b, a·sums).
@@ -178,6 +180,7 @@ macro_rules! kernels {
                 fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = softmax::bend::<$v>;
                 fn softmax(args: &mut Softmax<'_, $t>) -> () = softmax::run::<$v, $vr>;
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
+                fn totals(lanes: &[[$t; TILE]], to: &mut [$t]) -> () = softmax::totals::<$v>;
                 fn values(args: &Values<'_, $t>, sums: &mut [$t]) -> () = values::run::<$v, $vr, $vn, $stream>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $t>) -> () = values::finish::<$v>;
@@ -185,8 +188,8 @@ macro_rules! kernels {
                 fn burn(rounds: usize) -> u64 = limit::run::<$v>;
             );
             Kernels {
-                tile_rows: $vr, pack, all_finite, scores, bend, softmax, correction, values, add,
-                finish, logarithms, burn,
+                tile_rows: $vr, pack, all_finite, scores, bend, softmax, correction, totals,
+                values, add, finish, logarithms, burn,
             }
         };
     };

@@ -262,6 +262,67 @@ pub(super) unsafe fn correction<V: Vector>(old: V::T, new: V::T, c: V::T) -> V::
     }
 }
 
+/// The sum of each row's 16 running sums: 8 sums of n and n + 8, then 4, 2, 1.
+///
+/// # Panics
+/// If there are fewer results than rows.
+#[inline(always)]
+pub(super) unsafe fn totals<V: Vector>(lanes: &[[V::T; TILE]], to: &mut [V::T]) {
+    let rows = lanes.len();
+    assert!(to.len() >= rows);
+    let mut row = 0;
+    while row < rows {
+        let height = V::LANES.min(rows - row);
+        let mut spare = [[V::T::ZERO; TILE]; TILE];
+        // SAFETY: `across` reads V::LANES rows, of which `height` are asked for.
+        unsafe {
+            let from = if height == V::LANES {
+                lanes.as_ptr().add(row)
+            } else {
+                spare[..height].copy_from_slice(&lanes[row..]);
+                spare.as_ptr()
+            };
+            let sums = across::<V, TILE>(from.cast(), |a, b| a.add(b));
+            sums.store_first(to.as_mut_ptr().add(row), height);
+        }
+        row += height;
+    }
+}
+
+/// Joins the first N of the 16 numbers of each of `LANES` rows: n with n + N/2, then n with
+/// n + N/4, and so on; lane i is row i's.
+#[inline(always)]
+unsafe fn across<V: Vector, const N: usize>(rows: *const V::T, join: impl Fn(V, V) -> V) -> V {
+    let mut turned = [V::T::ZERO; TILE * TILE];
+    // SAFETY: the caller has the rows; N ≤ 16 columns of 16 numbers fit.
+    unsafe {
+        let to = turned.as_mut_ptr();
+        let mut column = 0;
+        while column < N {
+            let columns = V::LANES.min(N);
+            V::turn(
+                rows.add(column),
+                TILE as isize,
+                columns,
+                to.add(column * TILE),
+            );
+            column += columns;
+        }
+        let mut columns = [V::splat(V::T::ZERO); N];
+        for (n, column) in columns.iter_mut().enumerate() {
+            *column = V::load(to.add(n * TILE));
+        }
+        let mut half = N / 2;
+        while half > 0 {
+            for n in 0..half {
+                columns[n] = join(columns[n], columns[n + half]);
+            }
+            half /= 2;
+        }
+        columns[0]
+    }
+}
+
 #[inline(always)]
 unsafe fn zero<V: Vector>(x: *mut V::T, from: usize, to: usize) {
     for at in from..to {
