@@ -1,0 +1,112 @@
+//! Prefill in pieces, then token by token, equals one shot.
+
+use super::parts::{cut_masks, draw_apart, some_queries};
+use super::support::{Array, Call, Gap, Layout, Random, isas, options, times};
+use super::{Pair, memory::join, same_row};
+use qkv::{Attention, Cache, Causal, Float, Inputs, Isa, forward_with};
+
+/// The call with its first keys only, some of them cached.
+fn first_keys(call: &Call, end: usize, cached: usize) -> Call {
+    let all = call.keys();
+    let mut part = call.clone();
+    let (k, v) = match &call.past {
+        Some((k, v)) => (join(k, &call.k), join(v, &call.v)),
+        None => (call.k.clone(), call.v.clone()),
+    };
+    part.past = Some((k.part(2, 0, cached, 1), v.part(2, 0, cached, 1)));
+    part.k = k.part(2, cached, end, 1);
+    part.v = v.part(2, cached, end, 1);
+    if let Some(lengths) = &mut part.lengths {
+        lengths
+            .iter_mut()
+            .for_each(|length| *length = end.min(*length));
+    }
+    cut_masks(&mut part, 3, (0, end), all);
+    part
+}
+
+/// Each piece has the keys that it may see, the earlier of them cached.
+#[test]
+fn pieces_of_a_prefill_equal_one_shot() {
+    let mut random = Random::new(20);
+    let mut done = 0;
+    while done < times(100) {
+        let whole = draw_apart(&mut random);
+        let (queries, keys) = (whole.q.shape[2], whole.keys());
+        let offset = match whole.causal {
+            Some(Causal::BottomRight) => keys as i64 - queries as i64,
+            Some(Causal::Offset(offset)) => offset,
+            Some(_) => 0,
+            None => continue,
+        };
+        done += 1;
+        let mut from = 0;
+        while from < queries {
+            let most = random.pick(&[1, 40, queries]).min(queries - from);
+            let to = from + 1 + random.below(most);
+            let end = (to as i64).saturating_add(offset).clamp(0, keys as i64) as usize;
+            let part = some_queries(&whole, from, to);
+            Pair {
+                part: first_keys(&part, end, random.below(end + 1)),
+                whole: whole.clone(),
+                layouts: Call::layouts(&mut random),
+                first: [0, 0, from],
+            }
+            .check();
+            from = if random.chance(3) { to } else { queries };
+        }
+    }
+}
+
+fn part<T: Gap>(array: &Array<T>, from: usize, to: usize) -> Array<T> {
+    array.part(2, from, to, 1)
+}
+
+/// Over several chunks, with a cache that grows.
+#[test]
+fn a_growing_cache_equals_one_shot() {
+    for isa in isas() {
+        growing_cache::<f32>(isa);
+        growing_cache::<f64>(isa);
+    }
+}
+
+fn growing_cache<T: Float + Gap + Default>(isa: Isa) {
+    let mut random = Random::new(15);
+    let (heads, kv_heads, length, d_k, d_v) = (4, 2, 2300, 20, 24);
+    let mut array = |heads, width| {
+        let shape = [1, heads, length, width];
+        Array::new(shape, Layout::Plain, |_| T::from_f64(random.normal()))
+    };
+    let (q, k, v) = (
+        array(heads, d_k),
+        array(kv_heads, d_k),
+        array(kv_heads, d_v),
+    );
+    let attention = Attention {
+        causal: Some(Causal::BottomRight),
+        ..Attention::default()
+    };
+    let options = options(isa, 2);
+    let inputs = Inputs::new(q.view(), k.view(), v.view()).unwrap();
+    let whole = forward_with(&attention, &inputs, &options).unwrap();
+    let mut cache = Cache::new(1, kv_heads, d_k, d_v);
+    let mut from = 0;
+    for to in [1, 2, 100, 611, 2043, 2044, 2050, 2051, 2300] {
+        let (new_k, new_v) = (part(&k, from, to), part(&v, from, to));
+        cache.append(new_k.view(), new_v.view()).unwrap();
+        let new = part(&q, from, to);
+        let inputs = cache.inputs(new.view()).unwrap();
+        let found = forward_with(&attention, &inputs, &options).unwrap();
+        for h in 0..heads {
+            for i in from..to {
+                assert!(
+                    same_row(&whole, [0, h, i], &found, [0, h, i - from]),
+                    "{isa:?} {:?} head {h} query {i} of {from}..{to}",
+                    T::DTYPE
+                );
+            }
+        }
+        from = to;
+    }
+}
