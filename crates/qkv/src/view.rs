@@ -112,7 +112,9 @@ impl<'a, T: Copy> View<'a, T> {
             });
         }
         let mut full = [1; 4];
-        full[4 - shape.len()..].copy_from_slice(shape);
+        for (to, &size) in full.iter_mut().rev().zip(shape.iter().rev()) {
+            *to = size;
+        }
         let mut strides = [0; 4];
         let mut stride: isize = 1;
         for axis in (0..4).rev() {
@@ -448,11 +450,10 @@ impl<T: Copy> Tensor<T> {
 
 /// Product of the sizes, `None` where it does not fit.
 pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
-    if shape.contains(&0) {
-        return Some(0);
-    }
     shape
         .iter()
         .try_fold(1usize, |product, &size| product.checked_mul(size))
         .filter(|&count| isize::try_from(count).is_ok())
+        // A product that is too large for a while may still be 0.
+        .or_else(|| shape.contains(&0).then_some(0))
 }

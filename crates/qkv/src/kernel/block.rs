@@ -7,7 +7,9 @@
 use super::ahead::Ahead;
 use super::call::Call;
 use super::real::{Float, Real};
-use super::simd::{Aligned, BLOCK, Rows, STRIDE, Scores, Span, sums_stride};
+use super::simd::{
+    Aligned, BLOCK, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
+};
 use super::state::State;
 use super::visible::{Sight, Stretch};
 use std::ops::Range;
@@ -180,6 +182,9 @@ impl<T: Float> Scratch<T> {
         weigh: bool,
         ahead: &mut Ahead<'_, T>,
     ) {
+        if weigh && self.run_at_once(call, head, packed, ahead) {
+            return;
+        }
         let seen = self.seen();
         let chunks = seen.start / CHUNK..seen.end.div_ceil(CHUNK).max(seen.start / CHUNK + 1);
         for chunk in chunks.clone() {
@@ -192,6 +197,76 @@ impl<T: Float> Scratch<T> {
                 self.total.merge(call, &mut self.chunk, width);
             }
         }
+    }
+
+    /// [`Scratch::run`] in the case of most short calls: all rows see the same keys, of one block,
+    /// and nothing comes between the stages. `false` in any other case.
+    fn run_at_once(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        packed: Option<Packed<'_, T>>,
+        ahead: &mut Ahead<'_, T>,
+    ) -> bool {
+        let Range { start, end } = self.seen;
+        if !self.alike || start >= end || end > BLOCK || !call.is_plain() {
+            return false;
+        }
+        let first = head.stretch.keys.start;
+        let keys = first + start..first + end;
+        let Some(v) = call.v().one_piece(head.batch, head.kv_head, keys) else {
+            return false;
+        };
+        let width = call.inputs.head_dim();
+        let k = match packed {
+            Some(packed) => packed.tiles,
+            None => {
+                let k = self.k.get(BLOCK * width);
+                pack(call, head, 0..end, &mut self.spare, k);
+                k
+            }
+        };
+        let count = self.rows.len();
+        let q = in_place(call, head, &self.rows).unwrap_or_else(|| {
+            Rows::new(self.q.get(count * width), 0, width as isize, count, width)
+        });
+        let stride = sums_stride(v.width());
+        self.total.clear(count);
+        self.corrections.resize(count, T::ONE);
+        self.spans.clear();
+        let keys = Span {
+            from: start,
+            to: end,
+        };
+        self.spans.resize(count, keys);
+        let sums = self.total.sums.get(count * stride);
+        for start in (0..count).step_by(TOGETHER) {
+            let rows = start..(start + TOGETHER).min(count);
+            let x = self.x.get(rows.len() * STRIDE);
+            let spans = &self.spans[rows.clone()];
+            ahead.step();
+            let q = q.part(rows.clone());
+            (call.kernels.scores)(&Scores { q, spans, k }, x);
+            (call.kernels.softmax)(&mut Softmax {
+                spans,
+                x,
+                max: &mut self.total.max[rows.clone()],
+                sums: &mut self.total.lanes[rows.clone()],
+                corrections: &mut self.corrections[rows.clone()],
+                c: call.c,
+                masks: &[],
+                kept: true,
+            });
+            let values = Values {
+                p: x,
+                spans,
+                keys,
+                v,
+                start: Start::Zero,
+            };
+            (call.kernels.values)(&values, &mut sums[rows.start * stride..rows.end * stride]);
+        }
+        true
     }
 
     /// The state of all rows over one chunk of keys, in `chunk`; see [`Scratch::run`].

@@ -90,6 +90,11 @@ impl<'a, T: Float> Call<'a, T> {
         self.bend.is_some() || !self.masks.is_empty()
     }
 
+    /// Whether nothing comes between scores, softmax and values.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.bends() && self.attention.dropout.is_none()
+    }
+
     /// The mask, if there is one only, x is q·k but for it, and its rows are in one piece each.
     pub(super) fn direct_mask(&self) -> Option<(View<'a, bool>, bool)> {
         match &self.masks[..] {

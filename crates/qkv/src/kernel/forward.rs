@@ -53,9 +53,9 @@ pub(super) fn forward<T: Float>(
         &many
     };
     let groups = batch * call.inputs.kv_heads();
-    let boxes: usize = strips.iter().map(|strip| strip.boxes(call.group)).sum();
+    let boxes: usize = strips.iter().map(Strip::boxes).sum();
     let empty = Mutex::new(Vec::new());
-    if strips.iter().all(|strip| strip.boxes(call.group) <= 1) {
+    if strips.iter().all(|strip| strip.boxes() <= 1) {
         let desk = Desk::new(output, lse, call.group, strips);
         if threads > 1 && boxes * groups < 4 * threads && keys > CHUNK {
             by_chunk(call, &desk, threads, &empty);
@@ -65,11 +65,7 @@ pub(super) fn forward<T: Float>(
             });
         }
     } else if threads == 1 || groups >= 4 * threads || groups.is_multiple_of(threads) {
-        let whole = [Strip {
-            queries: 0..queries,
-            heads_step: call.group,
-            queries_step: queries,
-        }];
+        let whole = [Strip::new(0..queries, call.group, call.group, queries)];
         let desk = Desk::new(output, lse, call.group, &whole);
         share(threads, || by_head(call, &desk, strips, threads, &empty));
     } else {
@@ -93,17 +89,26 @@ fn work<T: Float>(call: &Call<'_, T>) -> f64 {
 
 /// How the queries of a stretch are cut.
 fn strip<T: Float>(call: &Call<'_, T>, stretch: &Stretch) -> Strip {
-    let queries = stretch.queries.len().max(1);
-    let blocks = queries.div_ceil(BLOCK_QUERIES);
-    Strip {
-        queries: stretch.queries.clone(),
-        heads_step: (BLOCK_QUERIES / queries).clamp(1, call.group.max(1)),
-        // A whole number of tiles of 4 and of 6 queries.
-        queries_step: queries
-            .div_ceil(blocks)
-            .next_multiple_of(12)
-            .min(BLOCK_QUERIES),
-    }
+    let queries = stretch.queries.len();
+    let (heads_step, queries_step) = if queries * call.group <= BLOCK_QUERIES {
+        (call.group, queries)
+    } else {
+        let blocks = queries.div_ceil(BLOCK_QUERIES);
+        (
+            BLOCK_QUERIES / queries.max(1),
+            // A whole number of tiles of 4 and of 6 queries.
+            queries
+                .div_ceil(blocks)
+                .next_multiple_of(12)
+                .min(BLOCK_QUERIES),
+        )
+    };
+    Strip::new(
+        stretch.queries.clone(),
+        call.group,
+        heads_step,
+        queries_step,
+    )
 }
 
 /// Runs `work` on so many threads, this one among them, until all return.
@@ -138,9 +143,13 @@ fn work_on_boxes<T: Float>(
         while let Some(mut claim) = desk.next(limit) {
             let stretch = call.visible.stretch(claim.strip());
             let head = head_of(&claim, &stretch);
-            let keys = packed
-                .get((head.batch * call.inputs.kv_heads() + head.kv_head) % packed.len().max(1))
-                .map(|stretches| stretches[claim.strip()]);
+            let keys = match packed.len() {
+                0 => None,
+                groups => {
+                    let group = head.batch * call.inputs.kv_heads() + head.kv_head;
+                    Some(packed[group % groups][claim.strip()])
+                }
+            };
             scratch.take_rows(call, head, claim.heads(), claim.queries());
             scratch.run(call, head, keys, true, &mut Ahead::nothing());
             scratch.write(call, head, &mut claim, &mut found);
@@ -203,8 +212,8 @@ fn by_head<T: Float>(
                         blocks(keys).map(|keys| values_finite(call, head, keys, &mut spare)),
                     );
                 }
-                for index in 0..strip.boxes(call.group) {
-                    let (heads, queries) = strip.at(index, call.group);
+                for index in 0..strip.boxes() {
+                    let (heads, queries) = strip.at(index);
                     scratch.take_rows(
                         call,
                         head,

@@ -8,31 +8,58 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How one stretch of queries is cut into boxes.
+/// How one stretch of queries of a group of heads is cut into boxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strip {
-    /// The queries.
-    pub queries: Range<usize>,
-    /// Heads of a box, at least 1.
-    pub heads_step: usize,
-    /// Queries of a box, at least 1.
-    pub queries_step: usize,
+    queries: Range<usize>,
+    /// Heads of the group.
+    heads: usize,
+    heads_step: usize,
+    queries_step: usize,
+    /// Boxes along the heads, and along the queries.
+    counts: [usize; 2],
 }
 
 impl Strip {
-    /// Boxes that a group of so many heads makes.
-    pub fn boxes(&self, group: usize) -> usize {
-        group.div_ceil(self.heads_step) * self.queries.len().div_ceil(self.queries_step)
+    /// Boxes of so many heads and queries, the last ones perhaps of fewer.
+    pub fn new(
+        queries: Range<usize>,
+        heads: usize,
+        heads_step: usize,
+        queries_step: usize,
+    ) -> Self {
+        let (heads_step, queries_step) = (heads_step.max(1), queries_step.max(1));
+        let along = |size: usize, step: usize| match size <= step {
+            true => usize::from(size > 0), // no division for a small call
+            false => size.div_ceil(step),
+        };
+        Strip {
+            counts: [along(heads, heads_step), along(queries.len(), queries_step)],
+            queries,
+            heads,
+            heads_step,
+            queries_step,
+        }
+    }
+
+    /// Number of boxes.
+    pub fn boxes(&self) -> usize {
+        self.counts[0] * self.counts[1]
     }
 
     /// Heads, counted within the group, and queries of a box. The last queries come first: with a
     /// causal mask they are most work.
-    pub fn at(&self, index: usize, group: usize) -> (Range<usize>, Range<usize>) {
-        let along = self.queries.len().div_ceil(self.queries_step);
-        let head = index / along * self.heads_step;
-        let query = self.queries.start + (along - 1 - index % along) * self.queries_step;
+    pub fn at(&self, index: usize) -> (Range<usize>, Range<usize>) {
+        let along = self.counts[1];
+        let (row, column) = if along == 1 {
+            (index, 0)
+        } else {
+            (index / along, along - 1 - index % along)
+        };
+        let head = row * self.heads_step;
+        let query = self.queries.start + column * self.queries_step;
         (
-            head..(head + self.heads_step).min(group),
+            head..(head + self.heads_step).min(self.heads),
             query..(query + self.queries_step).min(self.queries.end),
         )
     }
@@ -46,6 +73,8 @@ pub struct Desk<'a, T> {
     lse: *mut f64,
     /// Query heads of a key and value head.
     group: usize,
+    /// Groups of heads of a batch entry.
+    groups: usize,
     strips: &'a [Strip],
     boxes_of_group: usize,
     boxes: usize,
@@ -73,11 +102,11 @@ impl<'a, T: Copy> Desk<'a, T> {
         let mut free = 0;
         for strip in strips {
             assert!(free <= strip.queries.start && strip.queries.start <= strip.queries.end);
-            assert!(strip.heads_step > 0 && strip.queries_step > 0);
+            assert!(strip.heads == group);
             free = strip.queries.end;
         }
         assert!(free <= queries);
-        let boxes_of_group = strips.iter().map(|strip| strip.boxes(group)).sum();
+        let boxes_of_group: usize = strips.iter().map(Strip::boxes).sum();
         Desk {
             output,
             strides,
@@ -85,6 +114,7 @@ impl<'a, T: Copy> Desk<'a, T> {
             lse: lse.as_mut_ptr(),
             group,
             strips,
+            groups: heads / group,
             boxes_of_group,
             boxes: boxes_of_group * batch * (heads / group),
             next: AtomicUsize::new(0),
@@ -102,19 +132,27 @@ impl<'a, T: Copy> Desk<'a, T> {
                 (next < limit).then_some(next + 1)
             })
             .ok()?;
-        let (group, mut left) = (index / self.boxes_of_group, index % self.boxes_of_group);
-        let groups = self.shape[1] / self.group;
+        let (group, mut left) = if self.boxes_of_group == 1 {
+            (index, 0)
+        } else {
+            (index / self.boxes_of_group, index % self.boxes_of_group)
+        };
         let mut strip = 0;
-        while left >= self.strips[strip].boxes(self.group) {
-            left -= self.strips[strip].boxes(self.group);
+        while left >= self.strips[strip].boxes() {
+            left -= self.strips[strip].boxes();
             strip += 1;
         }
-        let (heads, queries) = self.strips[strip].at(left, self.group);
-        let first_head = group % groups * self.group;
+        let (heads, queries) = self.strips[strip].at(left);
+        let (batch, kv_head) = if group < self.groups {
+            (0, group)
+        } else {
+            (group / self.groups, group % self.groups)
+        };
+        let first_head = kv_head * self.group;
         Some(Claim {
             desk: self,
-            batch: group / groups,
-            kv_head: group % groups,
+            batch,
+            kv_head,
             strip,
             heads: first_head + heads.start..first_head + heads.end,
             queries,
@@ -145,8 +183,7 @@ impl<T: Copy> Claim<'_, T> {
 
     /// Batch entry and key and value head of the claim that comes `count` groups of heads later.
     pub fn later(&self, count: usize) -> Option<(usize, usize)> {
-        let [batch, heads, ..] = self.desk.shape;
-        let groups = heads / self.desk.group;
+        let (batch, groups) = (self.desk.shape[0], self.desk.groups);
         let index = self.batch * groups + self.kv_head + count;
         (index < batch * groups).then_some((index / groups, index % groups))
     }
