@@ -1,6 +1,8 @@
 //! The words of the command line, one place for all commands.
 
 mod backward;
+mod bench;
+mod engine;
 mod exercise;
 mod help;
 mod inputs;
@@ -11,6 +13,8 @@ mod output;
 mod values;
 
 pub use backward::BackwardArgs;
+pub use bench::{BenchArgs, Dtype, MaskKind, Mode, Peer};
+pub use engine::EngineArgs;
 pub use exercise::{ExerciseArgs, Problem};
 pub use inputs::{InputArgs, Layout};
 pub use layer::LayerArgs;
@@ -48,6 +52,13 @@ pub enum Command {
     /// built-in example of two tokens is worked: Q = K = [[1,0],[0,1]], V = [[2,0],[0,4]].
     #[command(after_long_help = help::EXPLAIN, after_help = help::EXPLAIN_SHORT)]
     Explain(Box<ExplainArgs>),
+    /// Measure how fast this machine computes attention
+    ///
+    /// Each case of the suite is run many times, and held against what the machine was measured to
+    /// do at most: fused multiply-adds, or reading memory where that rules. With --against, others
+    /// run the same in turns.
+    #[command(after_long_help = help::BENCH, after_help = help::BENCH_SHORT)]
+    Bench(Box<BenchArgs>),
     /// Print completions for a shell
     ///
     /// For example: qkv completions bash > ~/.local/share/bash-completion/completions/qkv

@@ -130,6 +130,9 @@ pub enum Error {
     /// No command at all: the help.
     #[error("{0}")]
     NoCommand(String),
+    /// Somebody pressed Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
     /// Standard output went away or is full.
     #[error("could not write to standard output: {}", reason(.0))]
     Stdout(#[from] io::Error),
@@ -149,6 +152,15 @@ impl Error {
                 argument,
                 source: Box::new(source),
             }
+        }
+    }
+
+    /// The system gives no such number of threads.
+    pub fn threads(threads: usize) -> Error {
+        Error::Value {
+            argument: "--threads",
+            value: threads.to_string(),
+            remedy: "the system gives no more threads: ask for fewer".into(),
         }
     }
 
@@ -249,6 +261,8 @@ impl Names {
             "lengths" => "--kv-lengths",
             "documents" => "--documents",
             "heads" => "--heads",
+            "isa" => "--isa",
+            "QKV_ISA" => "QKV_ISA",
             "residual" => "--residual",
             "rotary dim" => "--rotary-dim",
             "rotary base" => "--rotary-base",

@@ -1,13 +1,15 @@
 //! The command `qkv`: attention, every step of it.
 //!
-//! Exit status 0, or 2 after an error. Nothing is computed here: arguments become the engine's
+//! Exit status 0, 2 after an error, 130 after Ctrl-C. Nothing is computed here: arguments become the engine's
 //! types, and its steps become text, JSON or a file.
 
 mod args;
 mod arrays;
+mod bench;
 mod draw;
 mod error;
 mod explain;
+mod interrupt;
 mod memory;
 mod more;
 mod options;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
             let _ = write!(std::io::stderr(), "{help}");
             ExitCode::from(2)
         }
+        Err(Error::Interrupted) => ExitCode::from(interrupt::EXIT_STATUS),
         Err(error) => {
             // Whatever is quoted in it, a message is one line that does nothing to the terminal. If
             // standard error is gone too, the exit status has to do.
@@ -54,6 +57,7 @@ fn run() -> Result<()> {
     };
     match cli.command {
         Command::Explain(args) => explain::run(*args),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "qkv", &mut script);

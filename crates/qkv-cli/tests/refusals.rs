@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{npy, npy_f32, run_with, words};
+use common::{npy, npy_f32, refusals, run_with, words};
 use std::fs;
 use std::path::Path;
 
@@ -323,57 +323,17 @@ fn every_bad_input_is_refused_in_words() {
     let folder = tempfile::tempdir().expect("a folder");
     prepare(folder.path());
     let before = fs::read(folder.path().join("same.json")).expect("a file");
-    let mut faults = Vec::new();
-    for (line, expected) in CASES {
-        let line = line
-            .replace("{OK}", OK)
-            .replace("{X}", X)
-            .replace("{LONG}", &"x".repeat(300));
-        let ran = run_with(folder.path(), &words(&format!("explain {line}")), b"");
-        let mut wrong = Vec::new();
-        if ran.code != 2 {
-            wrong.push(format!("exit {}", ran.code));
-        }
-        if !ran.out.is_empty() {
-            wrong.push("something on standard output".into());
-        }
-        if !ran.err.starts_with("qkv: ") {
-            wrong.push("does not start with \"qkv: \"".into());
-        }
-        for word in expected.iter().filter(|word| !ran.err.contains(**word)) {
-            wrong.push(format!("{word:?} is missing"));
-        }
-        for word in [
-            "panicked",
-            "RUST_BACKTRACE",
-            "Error {",
-            "Some(",
-            "\\u{",
-            "os error",
-            "--output",
-            "1 heads",
-            "1 queries",
-            "1 numbers",
-        ] {
-            if ran.err.contains(word) {
-                wrong.push(format!("{word:?} is there"));
-            }
-        }
-        if !wrong.is_empty() {
-            faults.push(format!(
-                "qkv explain {line}\n  {}\n  says: {}",
-                wrong.join("; "),
-                ran.err
-            ));
-        }
-    }
-    assert!(
-        faults.is_empty(),
-        "{} of {}:\n{}",
-        faults.len(),
-        CASES.len(),
-        faults.join("\n")
-    );
+    let cases: Vec<(String, &[&str])> = CASES
+        .iter()
+        .map(|(line, expected)| {
+            let line = line
+                .replace("{OK}", OK)
+                .replace("{X}", X)
+                .replace("{LONG}", &"x".repeat(300));
+            (line, *expected)
+        })
+        .collect();
+    refusals("explain", folder.path(), &cases);
     assert_eq!(
         fs::read(folder.path().join("same.json")).expect("a file"),
         before

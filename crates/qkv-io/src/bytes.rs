@@ -103,21 +103,3 @@ pub(crate) fn values(element: Element, big_endian: bool, bytes: &[u8]) -> Result
         },
     })
 }
-
-/// The little-endian bytes of values.
-pub(crate) fn to_le_bytes(values: &Values) -> Vec<u8> {
-    match values {
-        Values::F16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Values::Bf16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Values::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Values::F64(v) => f64s_to_le_bytes(v),
-        Values::I64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Values::U64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Values::Bool(v) => v.iter().map(|&x| u8::from(x)).collect(),
-    }
-}
-
-/// The little-endian bytes of double-precision numbers.
-pub(crate) fn f64s_to_le_bytes(values: &[f64]) -> Vec<u8> {
-    values.iter().flat_map(|x| x.to_le_bytes()).collect()
-}

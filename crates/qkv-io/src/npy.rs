@@ -26,6 +26,36 @@ pub(crate) struct Npy<'a, R> {
     pub(crate) most: u64,
 }
 
+/// The bytes in front of the values, or `None` for a type that npy cannot name.
+pub(crate) fn header_bytes(dtype: &str, shape: &[usize]) -> Option<Vec<u8>> {
+    let descr = match dtype {
+        "f16" => "<f2",
+        "f32" => "<f4",
+        "f64" => "<f8",
+        "i64" => "<i8",
+        "u64" => "<u8",
+        "bool" => "|b1",
+        _ => return None,
+    };
+    let axes: String = shape.iter().map(|length| format!("{length}, ")).collect();
+    let axes = match shape.len() {
+        1 => axes.trim_end(),
+        _ => axes.trim_end_matches(", "),
+    };
+    let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({axes}), }}");
+    // The values start at a multiple of 64 bytes.
+    const BEFORE: usize = 10;
+    let padded = (BEFORE + text.len() + 1).next_multiple_of(64) - BEFORE - 1;
+    text.extend(std::iter::repeat_n(' ', padded - text.len()));
+    text.push('\n');
+    let length = u16::try_from(text.len()).ok()?;
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend([1, 0]);
+    bytes.extend(length.to_le_bytes());
+    bytes.extend(text.into_bytes());
+    Some(bytes)
+}
+
 impl<R: Read> Npy<'_, R> {
     /// Reads the whole array.
     pub(crate) fn read(&mut self) -> Result<Array> {

@@ -1,16 +1,13 @@
 //! Writing files so that a reader never sees half of one.
 
-use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use safetensors::Dtype;
-use safetensors::tensor::TensorView;
-
-use crate::array::{Array, Values};
+use crate::array::Array;
 use crate::bytes;
+use crate::encode::{Chunk, Encoded, Encoding, encode};
 use crate::error::{Error, Result};
 
 /// Writes bytes (or text) to a file: to a temporary file in the same folder, flushed to the disk,
@@ -232,14 +229,10 @@ pub fn write_safetensors(
     arrays: &[(&str, &[usize], &[f64])],
     metadata: &[(&str, &str)],
 ) -> Result<()> {
-    let tensors = arrays.iter().map(|&(name, shape, values)| Tensor {
-        name,
-        dtype: Dtype::F64,
-        shape,
-        count: values.len(),
-        bytes: bytes::f64s_to_le_bytes(values),
-    });
-    save(path, &tensors.collect::<Vec<_>>(), metadata)
+    let arrays = arrays
+        .iter()
+        .map(|&(name, shape, values)| (name, shape, Chunk::F64(values)));
+    save(path, arrays.collect(), metadata)
 }
 
 /// Writes named arrays, each in its own type, to one safetensors file, with the care of
@@ -261,73 +254,41 @@ pub fn write_arrays(
     arrays: &[(&str, &Array)],
     metadata: &[(&str, &str)],
 ) -> Result<()> {
-    let tensors = arrays.iter().map(|&(name, array)| Tensor {
-        name,
-        dtype: dtype(&array.values),
-        shape: &array.shape,
-        count: array.len(),
-        bytes: bytes::to_le_bytes(&array.values),
-    });
-    save(path, &tensors.collect::<Vec<_>>(), metadata)
+    let arrays = arrays
+        .iter()
+        .map(|&(name, array)| (name, &array.shape[..], Chunk::from(&array.values)));
+    save(path, arrays.collect(), metadata)
 }
 
-/// The safetensors name of a type.
-fn dtype(values: &Values) -> Dtype {
-    match values {
-        Values::F16(_) => Dtype::F16,
-        Values::Bf16(_) => Dtype::BF16,
-        Values::F32(_) => Dtype::F32,
-        Values::F64(_) => Dtype::F64,
-        Values::I64(_) => Dtype::I64,
-        Values::U64(_) => Dtype::U64,
-        Values::Bool(_) => Dtype::BOOL,
-    }
-}
-
-/// One array about to be written.
-struct Tensor<'a> {
-    name: &'a str,
-    dtype: Dtype,
-    shape: &'a [usize],
-    count: usize,
-    bytes: Vec<u8>,
-}
-
-fn save(path: &Path, tensors: &[Tensor<'_>], metadata: &[(&str, &str)]) -> Result<()> {
-    let mut views = Vec::with_capacity(tensors.len());
-    for (at, tensor) in tensors.iter().enumerate() {
+fn save(
+    path: &Path,
+    arrays: Vec<(&str, &[usize], Chunk<'_>)>,
+    metadata: &[(&str, &str)],
+) -> Result<()> {
+    let mut encoded: Vec<Encoded<'_>> = Vec::with_capacity(arrays.len());
+    for (name, shape, values) in arrays {
         let refused = |says| {
             Err(Error::Name {
-                name: tensor.name.to_owned(),
+                name: name.to_owned(),
                 says,
             })
         };
-        if tensor.name == "__metadata__" {
+        if name == "__metadata__" {
             return refused("is kept for the file's own notes");
         }
-        if tensors[..at].iter().any(|other| other.name == tensor.name) {
+        if encoded.iter().any(|other| other.name == name) {
             return refused("comes twice");
         }
-        let wrong = || Error::Shape {
-            name: tensor.name.to_owned(),
-            shape: tensor.shape.to_vec(),
-            found: tensor.count,
-        };
-        if bytes::byte_size(tensor.shape, 1) != Some(tensor.count) {
-            return Err(wrong());
+        if bytes::byte_size(shape, 1) != Some(values.len()) {
+            return Err(Error::Shape {
+                name: name.to_owned(),
+                shape: shape.to_vec(),
+                found: values.len(),
+            });
         }
-        let view = TensorView::new(tensor.dtype, tensor.shape.to_vec(), &tensor.bytes);
-        views.push((tensor.name, view.map_err(|_| wrong())?));
+        encoded.push(Encoded::whole(name, shape, values));
     }
-    let notes: HashMap<String, String> = metadata
-        .iter()
-        .map(|&(key, value)| (key.to_owned(), value.to_owned()))
-        .collect();
-    let notes = (!notes.is_empty()).then_some(notes);
-    let bytes = safetensors::serialize(views, notes).map_err(|error| Error::Io {
-        action: "write",
-        path: path.display().to_string(),
-        source: io::Error::other(error.to_string()),
-    })?;
-    write_file(path, &bytes)
+    write_file_with(path, |file| {
+        encode(file, Encoding::Safetensors, encoded, metadata)
+    })
 }

@@ -13,6 +13,8 @@ Examples:
     $ qkv explain --q \"1 0; 0 1\" --k \"1 1; 0 1\" --v \"2 0; 0 4\" --causal
   All options and more examples:
     $ qkv explain --help
+  How fast this machine is:
+    $ qkv bench --case tiny-2
 
 Exit status: 0, or 2 after an error, which standard error explains.";
 
@@ -63,3 +65,25 @@ Examples:
     $ echo \"1 0; 0 1\" | qkv explain --q - --k \"1 0; 0 1\" --v \"2 0; 0 4\" --json
 
 Exit status: 0, or 2 after an error, which standard error explains.";
+
+/// After `qkv bench -h`.
+pub const BENCH_SHORT: &str = "qkv bench --help says what each column means.";
+
+/// After `qkv bench --help`.
+pub const BENCH: &str = "\
+Examples:
+  Two short cases, on one thread and on two:
+    $ qkv bench --case tiny-2,tiny-16 --threads 1,2 --repeat 50
+  For programs, one object a line:
+    $ qkv bench --case tiny-2 --repeat 50 --json
+  The whole suite beside others, kept with machine and date in a folder:
+    qkv bench --threads 1,2 --mask none,bool,float --against torch,onnxruntime,openvino -o runs/
+
+ms is the median wall time of a call, cpu ms the CPU time of its busiest thread: equal on a quiet
+machine, and the better figure on one that others use. GFLOP/s, share and ratios go by it. The share
+is that of the limit that rules: fma, multiply-adds as fast as this machine was measured to do them;
+mem, q, k, v, output and mask read once as fast as it was measured to read; neither where a call
+takes microseconds. extra is how far a fresh process grows over one call. JSON has the same as
+ms, cpu_ms, gflops, share, limit (fma, bandwidth, none), extra_bytes and peers.
+
+Exit status: 0, 2 after an error, which standard error explains, or 130 after Ctrl-C.";

@@ -1,7 +1,8 @@
 //! Values that are more than a word: each with the text that says what was expected.
 
+use crate::bench::{CASES, Case};
 use qkv::position::Scaling;
-use qkv::{Causal, Documents, Window};
+use qkv::{Causal, Documents, Isa, Window};
 use std::num::IntErrorKind;
 
 /// What a value parser gives; the error is a remedy, the argument and the value are put before it.
@@ -110,6 +111,21 @@ fn whole_from(text: &str, low: usize, example: &str) -> Parsed<usize> {
 fn is_digits(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// An instruction set.
+pub fn isa(text: &str) -> Parsed<Isa> {
+    let found = Isa::ALL.into_iter().find(|isa| isa.name() == text);
+    found.ok_or_else(|| "give one of avx512, avx2, portable".into())
+}
+
+/// A case of the suite.
+pub fn case(text: &str) -> Parsed<&'static Case> {
+    let found = CASES.iter().find(|case| case.name == text.trim());
+    found.ok_or_else(|| {
+        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        format!("give one of {}", names.join(", "))
+    })
 }
 
 /// Indices from 0 between commas.

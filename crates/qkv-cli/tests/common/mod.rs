@@ -64,6 +64,59 @@ pub fn qkv(line: &str) -> Ran {
     run_with(&std::env::temp_dir(), &words(line), b"")
 }
 
+/// Each line after the command ends with status 2, prints nothing but one message, and the words
+/// are in that.
+pub fn refusals(command: &str, folder: &Path, cases: &[(impl AsRef<str>, &[&str])]) {
+    let mut faults = Vec::new();
+    for (line, expected) in cases {
+        let line = line.as_ref();
+        let ran = run_with(folder, &words(&format!("{command} {line}")), b"");
+        let mut wrong = Vec::new();
+        if ran.code != 2 {
+            wrong.push(format!("exit {}", ran.code));
+        }
+        if !ran.out.is_empty() {
+            wrong.push("something on standard output".into());
+        }
+        if !ran.err.starts_with("qkv: ") {
+            wrong.push("does not start with \"qkv: \"".into());
+        }
+        for word in expected.iter().filter(|word| !ran.err.contains(**word)) {
+            wrong.push(format!("{word:?} is missing"));
+        }
+        for word in [
+            "panicked",
+            "RUST_BACKTRACE",
+            "Error {",
+            "Some(",
+            "\\u{",
+            "os error",
+            "--output",
+            "1 heads",
+            "1 queries",
+            "1 numbers",
+        ] {
+            if ran.err.contains(word) {
+                wrong.push(format!("{word:?} is there"));
+            }
+        }
+        if !wrong.is_empty() {
+            faults.push(format!(
+                "qkv {command} {line}\n  {}\n  says: {}",
+                wrong.join("; "),
+                ran.err
+            ));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{} of {}:\n{}",
+        faults.len(),
+        cases.len(),
+        faults.join("\n")
+    );
+}
+
 /// What `qkv explain LINE --json` prints.
 pub fn json(line: &str) -> Value {
     json_in(&std::env::temp_dir(), line)

@@ -1,0 +1,136 @@
+//! The suite: shapes that people run attention on.
+
+use super::data::Data;
+use crate::args::MaskKind;
+use qkv::{Attention, Bias, Causal, Mask, View, Window};
+
+/// One shape, with what belongs to it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Its name in `--case`.
+    pub name: &'static str,
+    /// B, H, H_kv, L_q, L_k, d_k, d_v.
+    pub shape: [usize; 7],
+    /// Whether later keys are hidden.
+    pub causal: bool,
+    /// Keys seen before the own position, if not all.
+    pub back: Option<usize>,
+}
+
+/// All cases.
+pub const CASES: &[Case] = &[
+    full("encoder-long", [1, 12, 12, 2048, 2048, 64, 64]),
+    causal("prefill-1k", [1, 32, 8, 1024, 1024, 128, 128]),
+    causal("prefill-4k", [1, 8, 2, 4096, 4096, 128, 128]),
+    causal("long-16k", [1, 2, 2, 16384, 16384, 64, 64]),
+    full("bert-short", [8, 12, 12, 128, 128, 64, 64]),
+    full("vision", [1, 12, 12, 197, 197, 64, 64]),
+    full("cross", [1, 8, 8, 77, 4096, 40, 40]),
+    full("cross-img", [1, 8, 8, 4096, 77, 40, 40]),
+    Case {
+        back: Some(512),
+        ..causal("window-4k", [1, 8, 2, 4096, 4096, 128, 128])
+    },
+    causal("mla-1k", [1, 16, 16, 1024, 1024, 192, 128]),
+    full("decode-1", [1, 32, 8, 1, 4096, 128, 128]),
+    full("decode-batch", [16, 32, 8, 1, 2048, 128, 128]),
+    full("tiny-2", [1, 1, 1, 2, 2, 2, 2]),
+    full("tiny-16", [1, 4, 4, 16, 16, 32, 32]),
+];
+
+const fn full(name: &'static str, shape: [usize; 7]) -> Case {
+    Case {
+        name,
+        shape,
+        causal: false,
+        back: None,
+    }
+}
+
+const fn causal(name: &'static str, shape: [usize; 7]) -> Case {
+    Case {
+        causal: true,
+        ..full(name, shape)
+    }
+}
+
+impl Case {
+    /// Shape of q.
+    pub fn q(&self) -> [usize; 4] {
+        let [b, h, _, l_q, _, d_k, _] = self.shape;
+        [b, h, l_q, d_k]
+    }
+
+    /// Shape of k.
+    pub fn k(&self) -> [usize; 4] {
+        let [b, _, h_kv, _, l_k, d_k, _] = self.shape;
+        [b, h_kv, l_k, d_k]
+    }
+
+    /// Shape of v.
+    pub fn v(&self) -> [usize; 4] {
+        let [b, _, h_kv, _, l_k, _, d_v] = self.shape;
+        [b, h_kv, l_k, d_v]
+    }
+
+    /// Shape of the output.
+    pub fn output(&self) -> [usize; 4] {
+        let [b, h, _, l_q, _, _, d_v] = self.shape;
+        [b, h, l_q, d_v]
+    }
+
+    /// Shape of a mask: the same for all batch entries and heads.
+    pub fn mask(&self) -> [usize; 2] {
+        let [_, _, _, l_q, l_k, _, _] = self.shape;
+        [l_q, l_k]
+    }
+
+    /// Floating-point operations that count: a multiplication and an addition for each column of
+    /// the pairs of query and key, half of them where it is causal, those of the band in a window.
+    pub fn flops(&self) -> f64 {
+        let [b, h, _, l_q, l_k, d_k, d_v] = self.shape;
+        let pairs = match self.back {
+            Some(back) => (0..l_q).map(|i| (i + 1).min(back + 1) as f64).sum(),
+            None if self.causal => (l_q * l_k) as f64 / 2.0,
+            None => (l_q * l_k) as f64,
+        };
+        2.0 * (b * h * (d_k + d_v)) as f64 * pairs
+    }
+
+    /// Bytes of q, k, v, output and mask, each once.
+    pub fn bytes(&self, element: usize, mask: MaskKind) -> f64 {
+        let product = |shape: &[usize]| shape.iter().product::<usize>();
+        let arrays = [self.q(), self.k(), self.v(), self.output()];
+        let numbers: usize = arrays.iter().map(|shape| product(shape)).sum();
+        let over_scores = match mask {
+            MaskKind::None => 0,
+            MaskKind::Bool => 1,
+            MaskKind::Float => element,
+        };
+        (numbers * element + product(&self.mask()) * over_scores) as f64
+    }
+
+    /// What is asked of the engine.
+    pub fn attention<'a, T: qkv::Float>(&self, data: &'a Data<T>) -> qkv::Result<Attention<'a>>
+    where
+        View<'a, T>: Into<qkv::AnyView<'a>>,
+    {
+        let mut attention = Attention::default();
+        if self.causal {
+            attention.causal = Some(Causal::BottomRight);
+        }
+        attention.window = self.back.map(|back| Window {
+            back: Some(back),
+            forward: None,
+        });
+        if let Some(keep) = &data.keep {
+            attention
+                .masks
+                .push(Mask::keep(View::new(keep, &self.mask())?));
+        }
+        if let Some(bias) = &data.bias {
+            attention.bias = Some(Bias(View::new(bias, &self.mask())?.into()));
+        }
+        Ok(attention)
+    }
+}

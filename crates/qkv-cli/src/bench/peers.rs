@@ -1,0 +1,194 @@
+//! Other libraries, each in a Python process of its own that waits while it is not asked.
+
+use super::case::Case;
+use super::compare;
+use super::data::Data;
+use crate::args::Peer;
+use crate::error::{Error, Result};
+use crate::interrupt;
+use qkv::Float;
+use qkv_io::{Chunk, Encoded, Encoding, encode, shown, shown_within};
+use serde_json::{Value, json};
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const SCRIPT: &str = include_str!("peers.py");
+
+/// One library on a number of threads.
+pub struct Process {
+    pub peer: Peer,
+    pub version: String,
+    child: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+/// An operator that computes what qkv computes.
+pub struct Operator {
+    pub name: String,
+    index: usize,
+}
+
+/// The Python that is asked.
+fn python() -> String {
+    env::var("PYTHON")
+        .ok()
+        .filter(|python| !python.is_empty())
+        .unwrap_or_else(|| "python3".into())
+}
+
+impl Process {
+    /// Starts it and waits until the library is there.
+    pub fn start(peer: Peer, threads: usize) -> Result<Process> {
+        let python = python();
+        let threads = threads.to_string();
+        let started = Command::new(&python)
+            .args(["-c", SCRIPT, peer.name(), &threads])
+            .env("OMP_NUM_THREADS", &threads)
+            .env("MKL_NUM_THREADS", &threads)
+            .env("OPENBLAS_NUM_THREADS", &threads)
+            // Threads that wait sleep, so that their CPU time is work.
+            .env("OMP_WAIT_POLICY", "passive")
+            .env("GOMP_SPINCOUNT", "0")
+            .env("KMP_BLOCKTIME", "0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let absent = |says: String| Error::Value {
+            argument: "--against",
+            value: format!("{} with {}", peer.name(), shown(&python)),
+            remedy: says,
+        };
+        let mut child = started.map_err(|error| {
+            absent(format!(
+                "it could not be started ({}): install Python, or name one in the variable PYTHON",
+                qkv_io::reason(&error)
+            ))
+        })?;
+        let (Some(ask), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(absent("it takes no input".into()));
+        };
+        let mut process = Process {
+            peer,
+            version: String::new(),
+            child,
+            ask,
+            answers: BufReader::new(answers),
+        };
+        let hello = process.answer()?;
+        if let Some(missing) = hello["missing"].as_str() {
+            return Err(absent(format!(
+                "{missing} is not installed there: {} -m pip install {}",
+                shown(&python),
+                peer.packages()
+            )));
+        }
+        process.version = hello["version"].as_str().unwrap_or("unknown").to_owned();
+        Ok(process)
+    }
+
+    fn answer(&mut self) -> Result<Value> {
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line);
+        interrupt::check()?; // it has ended by the same Ctrl-C
+        match (read, serde_json::from_str(&line)) {
+            (Ok(_), Ok(value)) => Ok(value),
+            _ => Err(Error::Value {
+                argument: "--against",
+                value: format!("going on with {}, whose process ended,", self.peer.name()),
+                remedy: "there may be too little memory: run fewer cases, or leave it out".into(),
+            }),
+        }
+    }
+
+    fn request(&mut self, request: &Value) -> Result<Value> {
+        // If it has ended, the answer that is missing says so.
+        let _ = writeln!(self.ask, "{request}").and_then(|()| self.ask.flush());
+        self.answer()
+    }
+
+    /// Builds each operator for a case and keeps those that give what qkv gives; the others go to
+    /// `left_out` with the reason.
+    pub fn load<T: Float>(
+        &mut self,
+        case: &Case,
+        (data, output): (&Data<T>, &[T]),
+        folder: &Path,
+        left_out: &mut Vec<String>,
+    ) -> Result<Vec<Operator>> {
+        let mut arrays = vec!["q", "k", "v"];
+        arrays.extend(data.keep.is_some().then_some("keep"));
+        arrays.extend(data.bias.is_some().then_some("bias"));
+        let answer = self.request(&json!({
+            "do": "load",
+            "folder": folder.to_string_lossy(),
+            "arrays": arrays,
+            "causal": case.causal,
+            "back": case.back,
+        }))?;
+        let said = answer["operators"].as_array().cloned().unwrap_or_default();
+        let mut operators = Vec::new();
+        for (index, said) in said.iter().enumerate() {
+            let name = said["name"].as_str().unwrap_or_default().to_owned();
+            let fault = match said["file"].as_str() {
+                Some(file) => {
+                    let theirs = qkv_io::read_file(Path::new(file), None);
+                    let theirs = theirs.map_err(Error::io("--against"))?;
+                    compare::fault(case, data, output, &theirs)
+                }
+                None => Some(shown_within(
+                    said["error"].as_str().unwrap_or("it failed"),
+                    120,
+                )),
+            };
+            match fault {
+                None => operators.push(Operator { name, index }),
+                Some(why) => left_out.push(format!("{} {name}: {why}", self.peer.name())),
+            }
+        }
+        Ok(operators)
+    }
+
+    /// Runs an operator for some seconds: CPU seconds of each call.
+    pub fn time(&mut self, operator: &Operator, seconds: f64) -> Result<Vec<f64>> {
+        let request = json!({"do": "time", "operator": operator.index, "seconds": seconds});
+        let answer = self.request(&request)?;
+        let costs = answer["cpu"].as_array().cloned().unwrap_or_default();
+        Ok(costs.iter().filter_map(Value::as_f64).collect())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes a case's arrays for the others to read.
+pub fn write<T: Float>(case: &Case, data: &Data<T>, folder: &Path) -> Result<()>
+where
+    for<'a> Chunk<'a>: From<&'a [T]>,
+{
+    let save = |name: &str, shape: &[usize], values: Chunk<'_>| {
+        let path = folder.join(name).with_extension("npy");
+        qkv_io::write_file_with(&path, |file| {
+            let array = Encoded::whole(name, shape, values);
+            encode(file, Encoding::Npy, vec![array], &[])
+        })
+        .map_err(Error::io("--against"))
+    };
+    save("q", &case.q(), data.q[..].into())?;
+    save("k", &case.k(), data.k[..].into())?;
+    save("v", &case.v(), data.v[..].into())?;
+    if let Some(keep) = &data.keep {
+        save("keep", &case.mask(), keep[..].into())?;
+    }
+    if let Some(bias) = &data.bias {
+        save("bias", &case.mask(), bias[..].into())?;
+    }
+    Ok(())
+}

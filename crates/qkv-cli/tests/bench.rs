@@ -1,0 +1,274 @@
+//! `qkv bench`: what it prints has the fields and sane values. No test judges a time.
+
+mod common;
+
+use common::{command, qkv, refusals, run_with, words};
+use serde_json::Value;
+use std::fs;
+
+const FIELDS: [&str; 13] = [
+    "case",
+    "dtype",
+    "mode",
+    "mask",
+    "threads",
+    "path",
+    "ms",
+    "cpu_ms",
+    "gflops",
+    "share",
+    "limit",
+    "extra_bytes",
+    "peers",
+];
+
+fn check(line: &str) -> Value {
+    let value: Value = serde_json::from_str(line).expect("an object");
+    let object = value.as_object().expect("an object");
+    let names: Vec<&str> = object.keys().map(String::as_str).collect();
+    assert_eq!(names, FIELDS, "{line}");
+    for positive in ["ms", "cpu_ms", "gflops"] {
+        let number = value[positive].as_f64().expect("a number");
+        assert!(number.is_finite() && number > 0.0, "{positive}: {line}");
+    }
+    let limit = value["limit"].as_str().expect("a limit");
+    assert!(["fma", "bandwidth", "none"].contains(&limit), "{line}");
+    assert_eq!(value["share"].is_null(), limit == "none", "{line}");
+    if cfg!(target_os = "linux") {
+        assert!(value["extra_bytes"].is_u64(), "{line}");
+    }
+    value
+}
+
+#[test]
+fn one_object_a_line_with_every_field() {
+    let ran = qkv("bench --case tiny-2 --repeat 5 --json");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(ran.out.lines().count(), 1);
+    let value = check(&ran.out);
+    assert_eq!(value["case"], "tiny-2");
+    assert_eq!(value["dtype"], "f32");
+    assert_eq!(value["mode"], "forward");
+    assert_eq!(value["mask"], "none");
+    assert_eq!(value["threads"], 1);
+    assert_eq!(value["limit"], "none");
+    assert_eq!(value["peers"], serde_json::json!({}));
+}
+
+#[test]
+fn each_combination_once() {
+    let line = "bench --case tiny-16,tiny-2,tiny-16 --mask none,float --threads 1,2 --dtype f64 \
+                --isa portable --repeat 5 --json";
+    let ran = qkv(line);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let found: Vec<_> = ran
+        .out
+        .lines()
+        .map(|line| {
+            let value = check(line);
+            assert_eq!(value["dtype"], "f64");
+            assert_eq!(value["path"], "portable");
+            let text = |name: &str| value[name].as_str().expect("a word").to_owned();
+            (text("case"), text("mask"), value["threads"].as_u64())
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for case in ["tiny-16", "tiny-2"] {
+        for mask in ["none", "float"] {
+            for threads in [1, 2] {
+                expected.push((case.to_owned(), mask.to_owned(), Some(threads)));
+            }
+        }
+    }
+    assert_eq!(found, expected);
+}
+
+/// The operations that count are those of the suite: 2·B·H·L_q·L_k·(d_k + d_v).
+#[test]
+fn operations_by_time() {
+    let value = check(&qkv("bench --case tiny-16 --repeat 5 --json").out);
+    let flops = 2.0 * 4.0 * 16.0 * 16.0 * 64.0;
+    let found = value["gflops"].as_f64().expect("a number") * 1e9;
+    let expected = flops / (value["cpu_ms"].as_f64().expect("a number") * 1e-3);
+    // Both are printed with six digits.
+    assert!((found / expected - 1.0).abs() < 2e-5, "{found} {expected}");
+}
+
+#[test]
+fn a_table_for_people() {
+    let ran = qkv("bench --case tiny-2,tiny-16 --mask bool --threads 1,2 --repeat 5");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 100),
+        "{}",
+        ran.out
+    );
+    let head = lines
+        .iter()
+        .position(|line| line.starts_with("case"))
+        .expect("the columns' names");
+    let widths: Vec<usize> = lines[head..head + 5]
+        .iter()
+        .map(|line| line.len())
+        .collect();
+    assert!(
+        widths.iter().all(|width| *width == widths[0]),
+        "{}",
+        ran.out
+    );
+    assert!(lines[head + 1].starts_with("tiny-2 "), "{}", ran.out);
+    assert!(ran.out.contains("T: threads"));
+}
+
+#[test]
+fn raw_results_say_where_they_are_from() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |line: &str| {
+        let ran = run_with(folder.path(), &words(line), b"");
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+        ran.out
+    };
+    let printed = run("bench --case tiny-2 --repeat 5 --json -o raw.jsonl");
+    let raw = fs::read_to_string(folder.path().join("raw.jsonl")).expect("the file");
+    let (first, rest) = raw.split_once('\n').expect("lines");
+    assert_eq!(rest, printed);
+    let first: Value = serde_json::from_str(first).expect("an object");
+    for field in ["date", "cpu", "os"] {
+        assert!(
+            first[field].as_str().is_some_and(|text| !text.is_empty()),
+            "{first}"
+        );
+    }
+    assert!(
+        first["cores"].as_u64().is_some_and(|cores| cores > 0),
+        "{first}"
+    );
+    assert_eq!(first["versions"]["qkv"], env!("CARGO_PKG_VERSION"));
+    // In a folder the file has a name of its own.
+    fs::create_dir(folder.path().join("runs")).expect("a folder");
+    run("bench --case tiny-2 --repeat 5 -o runs");
+    let names: Vec<_> = fs::read_dir(folder.path().join("runs"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().into_string())
+        .collect();
+    assert_eq!(names.len(), 1);
+    let name = names[0].as_ref().expect("UTF-8");
+    assert!(name.starts_with("20") && name.ends_with(".jsonl"), "{name}");
+}
+
+/// Runs with a Python that is a shell script.
+#[cfg(unix)]
+fn with_python(script: &str, line: &str) -> (Option<i32>, String, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let python = folder.path().join("python");
+    fs::write(&python, format!("#!/bin/sh\n{script}\n")).expect("written");
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("executable");
+    let output = command(folder.path())
+        .args(words(line))
+        .env("PYTHON", &python)
+        .output()
+        .expect("runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[cfg(unix)]
+#[test]
+fn others_that_are_not_there() {
+    let line = "bench --case tiny-2 --repeat 5 --against onnxruntime";
+    let (code, out, err) = with_python("echo '{\"missing\": \"onnx\", \"says\": \"\"}'", line);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    for word in [
+        "--against",
+        "onnx is not installed",
+        "pip install numpy onnx onnxruntime",
+    ] {
+        assert!(err.contains(word), "{word:?} is missing in {err}");
+    }
+    let (code, _, err) = with_python("exit 1", line);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("onnxruntime, whose process ended"), "{err}");
+    let output = command(&std::env::temp_dir())
+        .args(words(line))
+        .env("PYTHON", "/nowhere/python")
+        .output()
+        .expect("runs");
+    assert_eq!(output.status.code(), Some(2));
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(
+        err.contains("/nowhere/python") && err.contains("variable PYTHON"),
+        "{err}"
+    );
+}
+
+/// A result that differs is no peer's, and one that is equal is; this one is the mean of both
+/// values, where the queries ask for something else.
+#[cfg(unix)]
+#[test]
+fn what_computes_something_else_is_left_out() {
+    let script = r#"
+echo '{"version": "1.2.3"}'
+while read -r line; do
+  case "$line" in
+    *'"load"'*)
+      folder=$(printf '%s' "$line" | sed 's/.*"folder":"\([^"]*\)".*/\1/')
+      { head -c 128 "$folder/q.npy"; head -c 16 /dev/zero; } > "$folder/zero.npy"
+      echo "{\"operators\": [{\"name\": \"zeros\", \"file\": \"$folder/zero.npy\"},
+                             {\"name\": \"none\", \"error\": \"no such operator\"}]}" | tr -d '\n'
+      echo ;;
+    *) echo '{"cpu": [1.0, 1.0]}' ;;
+  esac
+done"#;
+    let line = "bench --case tiny-2 --repeat 5 --against torch";
+    let (code, out, err) = with_python(script, line);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(
+        out.contains("tiny-2, mask none, T 1: torch zeros: computes something else"),
+        "{out}"
+    );
+    assert!(out.contains("torch none: no such operator"), "{out}");
+    let (_, out, _) = with_python(script, &format!("{line} --json"));
+    assert_eq!(check(&out)["peers"], serde_json::json!({}));
+}
+
+#[rustfmt::skip] // one line for each
+const REFUSED: &[(&str, &[&str])] = &[
+    ("--case tiny", &["--case", "\"tiny\"", "give one of encoder-long", "tiny-16"]),
+    ("--case tiny-2,", &["--case", "\"\"", "give one of"]),
+    ("--mask sparse", &["--mask", "\"sparse\"", "none, bool, float"]),
+    ("--dtype f8", &["--dtype", "\"f8\"", "f32"]),
+    ("--dtype bf16", &["--dtype", "bf16", "no kernels of its own yet", "f32 or f64"]),
+    ("--dtype f16", &["--dtype", "f16", "no kernels of its own yet"]),
+    ("--mode backward", &["--mode", "backward", "not on the fast path yet"]),
+    ("--threads 0", &["--threads", "\"0\"", "from 1"]),
+    ("--threads 1,two", &["--threads", "\"two\"", "from 1"]),
+    ("--isa sse", &["--isa", "\"sse\"", "avx512, avx2, portable"]),
+    ("--repeat 0", &["--repeat", "\"0\"", "from 1"]),
+    ("--against jax", &["--against", "\"jax\"", "torch, onnxruntime, openvino"]),
+    ("--case tiny-2 -o -", &["-o", "standard output", "--json prints the lines there"]),
+    ("--case tiny-2 --repeat 5 --json=1", &["--json", "takes no value"]),
+    ("--q 1", &["--q", "no such option"]),
+];
+
+#[test]
+fn bad_words_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    refusals("bench", folder.path(), REFUSED);
+}
+
+#[test]
+fn a_file_that_cannot_be_written() {
+    let ran = qkv("bench --case tiny-2 --repeat 5 --json -o nowhere/raw.jsonl");
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.err.contains("-o: ") && ran.err.contains("make the folder first"),
+        "{}",
+        ran.err
+    );
+}
