@@ -55,7 +55,7 @@ impl<'a, T: Float> Call<'a, T> {
                 Some(bend),
             )
         } else {
-            let c: T = finite(scale.abs() * std::f64::consts::LOG2_E);
+            let c: T = finite((scale.abs() * std::f64::consts::LOG2_E).min(f64::MAX));
             if c == T::ZERO {
                 (T::ZERO, T::ONE, 0.0, None)
             } else {

@@ -6,8 +6,10 @@
 //! | case | what it needs |
 //! |---|---|
 //! | B005, B027, B099, B101 | the check that names a cause (both values of B005 are in B001's test) |
-//! | B028, B075, B086, B088 | models and their traces |
-//! | B034, B077, B079, B081, B084 | the fast path: its time and memory |
+//! | B028, B075, B088 | models and their traces |
+//! | B034, B084, B086 | `kernel_memory.rs` |
+//! | B077, B079, B081 | time, which no test decides |
+//! | numerics and masks on the fast path | `kernel_faults/`, `kernel_same_bits/` (B070, B097) |
 //! | B054 | `positions.rs`, with further tests of B050, B053, B056 and B063 |
 //! | B089, B090, B107 | pages and sentences |
 //! | B109, B111, B113, B114, B117, B118, B121 | readers of files |

@@ -1,6 +1,7 @@
 //! Faults that people met in attention, and input made to break it, on every instruction set.
 #![allow(clippy::unwrap_used)]
 
+mod extremes;
 mod masks;
 mod numerics;
 mod sizes;

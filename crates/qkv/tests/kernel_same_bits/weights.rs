@@ -1,7 +1,7 @@
 //! Scores and weights on demand are those that the forward pass used.
 
 use super::draw;
-use super::support::{Array, Call, Gap, Layout, Random, isas, options, same_bits, times};
+use super::support::{Array, Call, Gap, Layout, Random, any_part, isas, options, same_bits, times};
 use qkv::{Float, Isa, Part, Scale, forward_with, scores, weights};
 
 /// The call with values of one column a key, which is 1 for that key: the output is the weights.
@@ -123,16 +123,7 @@ fn a_part_equals_the_same_of_the_whole() {
     let mut random = Random::new(24);
     for _ in 0..times(100) {
         let call = draw(&mut random);
-        let mut within = |size: usize| {
-            let from = random.below(size + 1);
-            from..from + random.below(size - from + 1)
-        };
-        let some = Part {
-            batch: within(call.q.shape[0]),
-            heads: within(call.q.shape[1]),
-            queries: within(call.q.shape[2]),
-            keys: within(call.keys()),
-        };
+        let some = any_part(&call, &mut random);
         for isa in isas() {
             same_part::<f32>(&call, &some, isa);
             same_part::<f64>(&call, &some, isa);

@@ -15,7 +15,7 @@ pub use counts::Counts;
 pub use draw::LENGTHS;
 pub use random::Random;
 
-use qkv::{Isa, Options};
+use qkv::{Float, Isa, Options, Part, scores, weights};
 use std::num::NonZeroUsize;
 
 /// The instruction sets of this processor.
@@ -35,4 +35,47 @@ pub fn options(isa: Isa, threads: usize) -> Options {
 pub fn times(usual: usize) -> usize {
     let times = std::env::var("QKV_TEST_TIMES").ok();
     usual * times.map_or(1, |times| times.parse().unwrap())
+}
+
+/// Makes a call of any bytes and compares the fast path with the definition.
+///
+/// # Errors
+/// Says where they differ.
+pub fn check_bytes(bytes: &[u8]) -> Result<(), String> {
+    let mut random = Random::of_bytes(bytes);
+    let call = Call::random_of_work(&mut random, 0, 100_000);
+    let layouts = Call::layouts(&mut random);
+    let expected = Expected::of(&call);
+    let mut ratios = Ratios::default();
+    expected.compare::<f32>(&call, layouts, 1, &mut ratios)?;
+    expected.compare::<f64>(&call, layouts, 1, &mut ratios)?;
+    some_weights::<f32>(&call, layouts, &mut random);
+    some_weights::<f64>(&call, layouts, &mut random);
+    Ok(())
+}
+
+/// Computes any part of scores and weights.
+fn some_weights<T: Float + Gap>(call: &Call, layouts: [Layout; 3], random: &mut Random) {
+    let typed = call.typed::<T>(layouts);
+    let (attention, inputs) = (call.attention(&typed), typed.inputs());
+    let part = any_part(call, random);
+    for isa in isas() {
+        let options = options(isa, 1);
+        weights(&attention, &inputs, &options, &part).unwrap();
+        scores(&attention, &inputs, &options, &part).unwrap();
+    }
+}
+
+/// Any part of the scores of a call.
+pub fn any_part(call: &Call, random: &mut Random) -> Part {
+    let mut within = |size: usize| {
+        let from = random.below(size + 1);
+        from..from + random.below(size - from + 1)
+    };
+    Part {
+        batch: within(call.q.shape[0]),
+        heads: within(call.q.shape[1]),
+        queries: within(call.q.shape[2]),
+        keys: within(call.keys()),
+    }
 }

@@ -36,7 +36,8 @@ impl<'a, T> Rows<'a, T> {
         Rows {
             data,
             start: start as isize,
-            stride,
+            // The stride of a single row may be any number, even one that multiples of overflow.
+            stride: if count == 1 { width as isize } else { stride },
             count,
             width,
         }

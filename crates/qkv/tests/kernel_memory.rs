@@ -1,0 +1,277 @@
+//! How much memory the fast path takes beyond its result.
+//!
+//! `cargo test --release -p qkv --test kernel_memory -- --ignored --nocapture` prints it for long
+//! inputs.
+#![allow(unsafe_code, clippy::unwrap_used)] // an allocator that counts
+
+use qkv::{
+    Attention, Cache, Causal, Inputs, Mask, Options, Part, View, Window, forward_with, weights,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+/// Only one test at a time is measured.
+static TURN: Mutex<()> = Mutex::new(());
+
+struct Counting;
+
+// SAFETY: everything is handed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK.fetch_max(held, Relaxed);
+        CALLS.fetch_add(1, Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.dealloc(at, layout) };
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes that `run` held at most, on threads that hold no scratch.
+fn measure<R: Send>(threads: usize, run: impl Fn() -> R + Sync) -> usize {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    let pool = pool.build().unwrap();
+    pool.install(|| {
+        let before = HELD.load(Relaxed);
+        PEAK.store(before, Relaxed);
+        let result = run();
+        let peak = PEAK.load(Relaxed) - before;
+        drop(result);
+        peak
+    })
+}
+
+fn options(threads: usize) -> Options {
+    Options {
+        threads: NonZeroUsize::new(threads),
+        ..Options::default()
+    }
+}
+
+/// Some numbers: no value is measured here.
+fn numbers(count: usize) -> Vec<f32> {
+    (0..count).map(|n| (n % 17) as f32 * 0.1 - 0.8).collect()
+}
+
+/// Bytes beyond output and lse of self-attention over `[1, heads, length, width]`.
+fn extra(attention: &Attention<'_>, threads: usize, shape: [usize; 4]) -> usize {
+    let data = numbers(shape.iter().product());
+    let view = View::new(&data, &shape).unwrap();
+    let inputs = Inputs::new(view, view, view).unwrap();
+    let peak = measure(threads, || {
+        forward_with(attention, &inputs, &options(threads)).unwrap()
+    });
+    let [batch, heads, length, width] = shape;
+    peak - batch * heads * length * (width * size_of::<f32>() + size_of::<f64>())
+}
+
+fn causal() -> Attention<'static> {
+    Attention {
+        causal: Some(Causal::Square),
+        ..Attention::default()
+    }
+}
+
+/// What a thread holds whatever the length: scores and sums of a block of queries, packed keys of
+/// a block, lists of rows. 96 queries × (272 scores + 2·64 sums + 64 q) × 4 bytes = 180 kB, and
+/// 256 keys × 64 × 4 bytes = 66 kB; the rest is small.
+const FIXED: usize = 512 << 10;
+
+#[test]
+fn memory_is_linear_in_the_length() {
+    let _turn = turn();
+    for threads in [1, 2] {
+        for heads in [1, 3] {
+            for length in [1024, 2048, 4096] {
+                let found = extra(&causal(), threads, [1, heads, length, 64]);
+                // Packed keys of one head a thread, or of the heads of a wave.
+                let packed = threads.min(heads) * length * 64 * size_of::<f32>();
+                assert!(
+                    found <= packed + threads * FIXED,
+                    "{threads} threads, {heads} heads of {length}: {found} bytes"
+                );
+            }
+        }
+    }
+}
+
+/// B084: a small window takes no more than that, and no mask of all pairs (64 Mi entries).
+#[test]
+fn b084_a_window_builds_no_mask() {
+    let _turn = turn();
+    let attention = Attention {
+        window: Some(Window {
+            back: Some(15),
+            forward: None,
+        }),
+        ..causal()
+    };
+    let length = 8192;
+    let found = extra(&attention, 1, [1, 1, length, 64]);
+    assert!(found <= length * 64 * size_of::<f32>() + FIXED, "{found}");
+}
+
+/// B034: no buffer of weights (2.88 MB here) unless they are asked for.
+#[test]
+fn b034_no_weights_unless_asked_for() {
+    let _turn = turn();
+    let (heads, length, width) = (8, 300, 32);
+    let found = extra(&Attention::default(), 1, [1, heads, length, width]);
+    assert!(found < FIXED && FIXED < heads * length * length * size_of::<f32>());
+
+    // With them the result is the same.
+    let data = numbers(heads * length * width);
+    let view = View::new(&data, &[1, heads, length, width]).unwrap();
+    let inputs = Inputs::new(view, view, view).unwrap();
+    let (attention, options) = (Attention::default(), options(1));
+    let output = forward_with(&attention, &inputs, &options).unwrap().output;
+    let weights = weights(&attention, &inputs, &options, &Part::all(&inputs)).unwrap();
+    for h in 0..heads {
+        for i in 0..length {
+            for c in 0..width {
+                let products = (0..length).map(|j| {
+                    f64::from(weights.at(&[0, h, i, j])) * f64::from(view.get([0, h, j, c]))
+                });
+                let sum: f64 = products.sum();
+                let error = (sum - f64::from(output.at(&[0, h, i, c]))).abs();
+                assert!(error <= 1e-6, "{error}");
+            }
+        }
+    }
+}
+
+/// B086: memory follows the tokens there are, not the most there may be.
+#[test]
+fn b086_memory_follows_the_tokens() {
+    let _turn = turn();
+    let mut cache = Cache::<f32>::new(1, 1, 64, 64);
+    cache.reserve(32768);
+    let data = numbers(10 * 64);
+    let tokens = View::new(&data, &[10, 64]).unwrap();
+    cache.append(tokens, tokens).unwrap();
+    let inputs = cache.inputs(tokens).unwrap();
+    let found = measure(1, || forward_with(&causal(), &inputs, &options(1)).unwrap());
+    assert!(found < FIXED, "{found}");
+    // Before any token there is nothing.
+    assert_eq!(Cache::<f32>::new(80, 64, 128, 128).capacity(), 0);
+}
+
+/// Weights of a few rows of a long input take these rows.
+#[test]
+fn weights_of_a_few_rows_take_these_rows() {
+    let _turn = turn();
+    let length = 131_072;
+    let data = numbers(length * 8);
+    let view = View::new(&data, &[length, 8]).unwrap();
+    let inputs = Inputs::new(view, view, view).unwrap();
+    let part = Part {
+        queries: length - 3..length,
+        ..Part::all(&inputs)
+    };
+    let found = measure(1, || {
+        weights(&causal(), &inputs, &options(1), &part).unwrap()
+    });
+    let rows = 3 * length * size_of::<f32>();
+    assert!(found >= rows && found <= rows + FIXED, "{found}");
+}
+
+/// A mask of one row for all is not copied for each row, nor for each head.
+#[test]
+fn broadcast_masks_stay_as_they_are() {
+    let _turn = turn();
+    let (heads, length) = (4, 2048);
+    let keep: Vec<bool> = (0..length).map(|j| j % 3 > 0).collect();
+    let attention = Attention {
+        masks: vec![Mask::keep(View::new(&keep, &[1, length]).unwrap())],
+        ..Attention::default()
+    };
+    let with = extra(&attention, 1, [1, heads, length, 64]);
+    let without = extra(&Attention::default(), 1, [1, heads, length, 64]);
+    assert!(with <= without + 64 * length, "{with} {without}");
+}
+
+/// One query against a long cache: the sums of each chunk of keys, at most.
+#[test]
+fn decoding_takes_the_sums_of_chunks() {
+    let _turn = turn();
+    let keys = 16384;
+    let data = numbers(keys * 64);
+    let long = View::new(&data, &[keys, 64]).unwrap();
+    let one = View::new(&data[..64], &[1, 64]).unwrap();
+    let inputs = Inputs::new(one, long, long).unwrap();
+    for threads in [1, 2] {
+        let attention = Attention::default();
+        let found = measure(threads, || {
+            forward_with(&attention, &inputs, &options(threads)).unwrap()
+        });
+        assert!(found <= threads * FIXED, "{found}");
+    }
+}
+
+/// A small call allocates its result and nothing else, once its thread has worked before.
+#[test]
+fn a_small_call_allocates_its_result_only() {
+    let _turn = turn();
+    let data = numbers(4 * 16 * 32);
+    let view = View::new(&data, &[1, 4, 16, 32]).unwrap();
+    let inputs = Inputs::new(view, view, view).unwrap();
+    let attention = Attention::default();
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let before = CALLS.load(Relaxed);
+        let result = forward_with(&attention, &inputs, &options(1)).unwrap();
+        counts.push(CALLS.load(Relaxed) - before);
+        drop(result);
+    }
+    // Numbers and shape, of output and of lse.
+    assert_eq!(counts[2], 4, "{counts:?}");
+}
+
+/// What the figures of long inputs are.
+#[test]
+#[ignore = "half a minute in release; prints figures"]
+fn figures_of_long_inputs() {
+    let _turn = turn();
+    let window = Attention {
+        window: Some(Window {
+            back: Some(511),
+            forward: None,
+        }),
+        ..causal()
+    };
+    for length in [4096, 8192, 16_384, 32_768, 65_536, 131_072] {
+        for (name, attention) in [("causal", causal()), ("window 512", window.clone())] {
+            for threads in [1, 2] {
+                let found = extra(&attention, threads, [1, 1, length, 64]);
+                let high_water = high_water();
+                println!(
+                    "{name} L {length}, {threads} threads: {found} bytes beyond the result, \
+                     {:.1} a key; {high_water}",
+                    found as f64 / length as f64
+                );
+            }
+        }
+    }
+}
+
+/// The process's own account, where there is one.
+fn high_water() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    line.unwrap_or_default().to_owned()
+}
