@@ -214,12 +214,9 @@ fn by_head<T: Float>(
                 }
                 for index in 0..strip.boxes() {
                     let (heads, queries) = strip.at(index);
-                    scratch.take_rows(
-                        call,
-                        head,
-                        first_head + heads.start..first_head + heads.end,
-                        queries,
-                    );
+                    let heads = first_head + heads.start..first_head + heads.end;
+                    heads.clone().for_each(|h| claim.ask(h, queries.clone()));
+                    scratch.take_rows(call, head, heads, queries);
                     let packed = Packed {
                         tiles,
                         finite: &finite,

@@ -66,6 +66,25 @@ impl Vector for F32x8 {
         unsafe { _mm256_maskstore_ps(to, F32x8::lanes(0, n), self.0) }
     }
     #[inline(always)]
+    unsafe fn load_halves(a: *const f32, b: *const f32, n: usize) -> Self {
+        unsafe {
+            let n = _mm256_castsi256_si128(F32x8::lanes(0, n));
+            let (a, b) = (_mm_maskload_ps(a, n), _mm_maskload_ps(b, n));
+            F32x8(_mm256_insertf128_ps::<1>(_mm256_castps128_ps256(a), b))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_halves(self, a: *mut f32, b: *mut f32) {
+        unsafe {
+            _mm_storeu_ps(a, _mm256_castps256_ps128(self.0));
+            _mm_storeu_ps(b, _mm256_extractf128_ps::<1>(self.0));
+        }
+    }
+    #[inline(always)]
+    unsafe fn halves(self, other: Self) -> Self {
+        unsafe { F32x8(_mm256_blend_ps::<0xf0>(self.0, other.0)) }
+    }
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         unsafe { F32x8(_mm256_add_ps(self.0, other.0)) }
     }
@@ -225,6 +244,25 @@ impl Vector for F64x4 {
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f64, n: usize) {
         unsafe { _mm256_maskstore_pd(to, F64x4::lanes(0, n), self.0) }
+    }
+    #[inline(always)]
+    unsafe fn load_halves(a: *const f64, b: *const f64, n: usize) -> Self {
+        unsafe {
+            let n = _mm256_castsi256_si128(F64x4::lanes(0, n));
+            let (a, b) = (_mm_maskload_pd(a, n), _mm_maskload_pd(b, n));
+            F64x4(_mm256_insertf128_pd::<1>(_mm256_castpd128_pd256(a), b))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_halves(self, a: *mut f64, b: *mut f64) {
+        unsafe {
+            _mm_storeu_pd(a, _mm256_castpd256_pd128(self.0));
+            _mm_storeu_pd(b, _mm256_extractf128_pd::<1>(self.0));
+        }
+    }
+    #[inline(always)]
+    unsafe fn halves(self, other: Self) -> Self {
+        unsafe { F64x4(_mm256_blend_pd::<0b1100>(self.0, other.0)) }
     }
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {

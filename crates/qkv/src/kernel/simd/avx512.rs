@@ -56,6 +56,25 @@ impl Vector for F32x16 {
         unsafe { _mm512_mask_storeu_ps(to, lanes(0, n) as u16, self.0) }
     }
     #[inline(always)]
+    unsafe fn load_halves(a: *const f32, b: *const f32, n: usize) -> Self {
+        unsafe {
+            let n = lanes(0, n) as u8;
+            let (a, b) = (_mm256_maskz_loadu_ps(n, a), _mm256_maskz_loadu_ps(n, b));
+            F32x16(_mm512_insertf32x8::<1>(_mm512_castps256_ps512(a), b))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_halves(self, a: *mut f32, b: *mut f32) {
+        unsafe {
+            _mm256_storeu_ps(a, _mm512_castps512_ps256(self.0));
+            _mm256_storeu_ps(b, _mm512_extractf32x8_ps::<1>(self.0));
+        }
+    }
+    #[inline(always)]
+    unsafe fn halves(self, other: Self) -> Self {
+        unsafe { F32x16(_mm512_mask_blend_ps(0xff00, self.0, other.0)) }
+    }
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         unsafe { F32x16(_mm512_add_ps(self.0, other.0)) }
     }
@@ -216,6 +235,25 @@ impl Vector for F64x8 {
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f64, n: usize) {
         unsafe { _mm512_mask_storeu_pd(to, lanes(0, n) as u8, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn load_halves(a: *const f64, b: *const f64, n: usize) -> Self {
+        unsafe {
+            let n = lanes(0, n) as u8;
+            let (a, b) = (_mm256_maskz_loadu_pd(n, a), _mm256_maskz_loadu_pd(n, b));
+            F64x8(_mm512_insertf64x4::<1>(_mm512_castpd256_pd512(a), b))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_halves(self, a: *mut f64, b: *mut f64) {
+        unsafe {
+            _mm256_storeu_pd(a, _mm512_castpd512_pd256(self.0));
+            _mm256_storeu_pd(b, _mm512_extractf64x4_pd::<1>(self.0));
+        }
+    }
+    #[inline(always)]
+    unsafe fn halves(self, other: Self) -> Self {
+        unsafe { F64x8(_mm512_mask_blend_pd(0xf0, self.0, other.0)) }
     }
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {

@@ -91,17 +91,22 @@ impl Span {
 
 /// Asks for the lines of memory that hold `data`.
 pub fn prefetch<T>(data: &[T]) {
+    prefetch_at(data.as_ptr(), data.len());
+}
+
+/// Asks for the lines of memory that hold `count` numbers from `at` on, which may be anywhere.
+fn prefetch_at<T>(at: *const T, count: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let bytes = data.as_ptr().cast::<i8>();
-        for at in (0..size_of_val(data)).step_by(64) {
+        let bytes = at.cast::<i8>();
+        for at in (0..count * size_of::<T>()).step_by(64) {
             // SAFETY: every x86-64 processor has this instruction, and it never faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(at)) };
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = data;
+    let _ = (at, count);
 }
 
 /// An instruction set.

@@ -34,6 +34,26 @@ macro_rules! four {
                 unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), to, n) }
             }
             #[inline(always)]
+            unsafe fn load_halves(a: *const $t, b: *const $t, n: usize) -> Self {
+                unsafe {
+                    let mut lanes = [0.0; 4];
+                    std::ptr::copy_nonoverlapping(a, lanes.as_mut_ptr(), n);
+                    std::ptr::copy_nonoverlapping(b, lanes.as_mut_ptr().add(2), n);
+                    Four(lanes)
+                }
+            }
+            #[inline(always)]
+            unsafe fn store_halves(self, a: *mut $t, b: *mut $t) {
+                unsafe {
+                    std::ptr::copy_nonoverlapping(self.0.as_ptr(), a, 2);
+                    std::ptr::copy_nonoverlapping(self.0.as_ptr().add(2), b, 2);
+                }
+            }
+            #[inline(always)]
+            unsafe fn halves(self, other: Self) -> Self {
+                Four([self.0[0], self.0[1], other.0[2], other.0[3]])
+            }
+            #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
                 Four(std::array::from_fn(|i| self.0[i] + other.0[i]))
             }

@@ -3,6 +3,7 @@
 //! A [`Desk`] holds the output and hands out [`Claim`]s. Each claim is the exclusive right to some
 //! rows: the desk cuts batch × heads × queries into a grid of boxes and hands out each box once.
 
+use super::prefetch_at;
 use crate::view_mut::ViewMut;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -224,6 +225,22 @@ impl<T: Copy> Claim<'_, T> {
         // SAFETY: the rows are in this claim, which nobody else has, and lse has a place for each.
         unsafe {
             std::ptr::copy_nonoverlapping(lse.as_ptr(), self.desk.lse.add(row), lse.len());
+        }
+    }
+
+    /// Asks for the memory of neighbouring rows that will be written.
+    ///
+    /// # Panics
+    /// If a row is not in the claim.
+    pub fn ask(&self, head: usize, queries: Range<usize>) {
+        self.check(head, &queries);
+        let strides = self.desk.strides;
+        if strides[3] != 1 {
+            return;
+        }
+        for query in queries {
+            let row = self.desk.output.wrapping_offset(self.start(head, query));
+            prefetch_at(row, self.desk.shape[3]);
         }
     }
 

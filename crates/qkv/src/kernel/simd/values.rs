@@ -5,6 +5,7 @@
 //! ```
 //!
 //! A tile is some queries times some registers of columns, held in registers while its keys pass.
+//! Where the last register would be half empty, two queries share it.
 
 use super::super::real::Real;
 use super::rows::Rows;
@@ -100,6 +101,13 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                 };
                 if stream {
                     tile.stream::<V>(height, end - first, row == 0);
+                } else if end == vectors && tile.last <= V::LANES / 2 && height % 2 == 0 {
+                    match end - first {
+                        1 => tile.pairs::<V, 0>(height),
+                        2 => tile.pairs::<V, 1>(height),
+                        3 => tile.pairs::<V, 2>(height),
+                        _ => tile.pairs::<V, 3>(height),
+                    }
                 } else {
                     match end - first {
                         1 => tile.high::<V, 1>(height),
@@ -139,6 +147,18 @@ impl<T: Real> Tile<T> {
                 4 => self.compute::<V, 4, N, false>(),
                 5 => self.compute::<V, 5, N, false>(),
                 _ => self.compute::<V, 6, N, false>(),
+            }
+        }
+    }
+
+    /// N whole registers and half a one.
+    #[inline(always)]
+    unsafe fn pairs<V: Vector<T = T>, const N: usize>(&self, height: usize) {
+        unsafe {
+            match height {
+                2 => self.compute_pairs::<V, 1, N>(),
+                4 => self.compute_pairs::<V, 2, N>(),
+                _ => self.compute_pairs::<V, 3, N>(),
             }
         }
     }
@@ -216,6 +236,65 @@ impl<T: Real> Tile<T> {
                 for n in 0..N {
                     sums[r][n].store(self.sums.add(r * self.sums_stride + n * V::LANES));
                 }
+            }
+        }
+    }
+}
+
+impl<T: Real> Tile<T> {
+    /// P pairs of queries.
+    #[inline(always)]
+    unsafe fn compute_pairs<V: Vector<T = T>, const P: usize, const N: usize>(&self) {
+        unsafe {
+            let at =
+                |query: usize, n: usize| self.sums.add(query * self.sums_stride + n * V::LANES);
+            let zero = V::splat(T::ZERO);
+            let mut whole = [[[zero; N]; 2]; P];
+            let mut halves = [zero; P];
+            if !self.zero {
+                for p in 0..P {
+                    let (a, b) = (2 * p, 2 * p + 1);
+                    for n in 0..N {
+                        whole[p][0][n] = V::load(at(a, n));
+                        whole[p][1][n] = V::load(at(b, n));
+                    }
+                    halves[p] = V::load_halves(at(a, N), at(b, N), V::LANES / 2);
+                    if let Some(factors) = self.factors {
+                        let factor = [V::splat(*factors.add(a)), V::splat(*factors.add(b))];
+                        for n in 0..N {
+                            whole[p][0][n] = whole[p][0][n].mul(factor[0]);
+                            whole[p][1][n] = whole[p][1][n].mul(factor[1]);
+                        }
+                        halves[p] = halves[p].mul(factor[0].halves(factor[1]));
+                    }
+                }
+            }
+            let mut row = self.v;
+            for j in 0..self.keys {
+                let mut v = [zero; N];
+                for n in 0..N {
+                    v[n] = V::load(row.add(n * V::LANES));
+                }
+                let end = row.add(N * V::LANES);
+                let half = V::load_halves(end, end, self.last);
+                for p in 0..P {
+                    let at = self.p.add(2 * p * STRIDE + j);
+                    let weight = [V::splat(*at), V::splat(*at.add(STRIDE))];
+                    for n in 0..N {
+                        whole[p][0][n] = weight[0].fma(v[n], whole[p][0][n]);
+                        whole[p][1][n] = weight[1].fma(v[n], whole[p][1][n]);
+                    }
+                    halves[p] = weight[0].halves(weight[1]).fma(half, halves[p]);
+                }
+                row = row.wrapping_offset(self.v_stride);
+            }
+            for p in 0..P {
+                let (a, b) = (2 * p, 2 * p + 1);
+                for n in 0..N {
+                    whole[p][0][n].store(at(a, n));
+                    whole[p][1][n].store(at(b, n));
+                }
+                halves[p].store_halves(at(a, N), at(b, N));
             }
         }
     }

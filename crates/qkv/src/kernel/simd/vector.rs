@@ -23,6 +23,13 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, to: *mut Self::T);
     /// Writes the first `n ≤ LANES` lanes only.
     unsafe fn store_first(self, to: *mut Self::T, n: usize);
+    /// The first `n ≤ LANES/2` numbers from `a` in the lower half, those from `b` in the upper
+    /// half, zeros behind each; the rest of memory is not touched.
+    unsafe fn load_halves(a: *const Self::T, b: *const Self::T, n: usize) -> Self;
+    /// Writes the lower half to `a` and the upper half to `b`.
+    unsafe fn store_halves(self, a: *mut Self::T, b: *mut Self::T);
+    /// The lower half of self and the upper half of `other`.
+    unsafe fn halves(self, other: Self) -> Self;
     /// self + other
     unsafe fn add(self, other: Self) -> Self;
     /// self − other
