@@ -1,43 +1,36 @@
 //! Memory that is needed next, asked for while there is work.
 
 use super::block::Head;
-use super::call::Call;
+use super::call::{Call, neighbours};
 use super::real::Float;
-use super::simd::prefetch;
+use super::simd::{Rows, prefetch_for_later};
+use std::ops::Range;
 
 /// Larger heads are long enough to find their own memory in time, and would fill the cache.
 const MOST_BYTES: usize = 256 << 10;
 
-/// Bytes asked for at once.
-const STEP_BYTES: usize = 16 << 10;
-
-/// Queries, keys and values of the head that comes next.
+/// What comes next of queries, keys and values.
 pub(super) struct Ahead<'a, T> {
     left: [&'a [T]; 3],
+    /// Numbers asked for at once.
+    at_once: usize,
 }
 
 impl<'a, T: Float> Ahead<'a, T> {
     pub(super) fn nothing() -> Self {
-        Ahead { left: [&[]; 3] }
+        Ahead {
+            left: [&[]; 3],
+            at_once: 0,
+        }
     }
 
-    /// The memory of a head, as far as it is in one piece and not large.
-    pub(super) fn of(call: &Call<'a, T>, head: Head<'_>) -> Self {
+    /// The memory of a head, as far as it is in one piece and not large, in so many steps.
+    pub(super) fn head(call: &Call<'a, T>, head: Head<'_>, steps: usize) -> Self {
         let keys = head.stretch.keys.clone();
-        let flat = |rows: Option<super::simd::Rows<'a, T>>| {
-            rows.and_then(|rows| rows.flat()).unwrap_or_default()
-        };
         let first_head = head.kv_head * call.group;
         let queries = head.stretch.queries.clone();
-        let q = (0..call.group).map(|h| {
-            let q = call.inputs.q();
-            flat(super::call::neighbours(
-                &q,
-                head.batch,
-                first_head + h,
-                queries.clone(),
-            ))
-        });
+        let q = (first_head..first_head + call.group)
+            .map(|h| flat(neighbours(&call.inputs.q(), head.batch, h, queries.clone())));
         let left = [
             flat(call.k().one_piece(head.batch, head.kv_head, keys.clone())),
             flat(call.v().one_piece(head.batch, head.kv_head, keys)),
@@ -47,17 +40,46 @@ impl<'a, T: Float> Ahead<'a, T> {
         if bytes > MOST_BYTES {
             return Ahead::nothing();
         }
-        Ahead { left }
+        Ahead::in_steps(left, steps)
+    }
+
+    /// Some queries of a head, as far as they are in one piece, in so many steps.
+    pub(super) fn queries(
+        call: &Call<'a, T>,
+        head: Head<'_>,
+        h: usize,
+        queries: Range<usize>,
+        steps: usize,
+    ) -> Self {
+        let q = flat(neighbours(&call.inputs.q(), head.batch, h, queries));
+        Ahead::in_steps([q, &[], &[]], steps)
+    }
+
+    fn in_steps(left: [&'a [T]; 3], steps: usize) -> Self {
+        let count: usize = left.iter().map(|part| part.len()).sum();
+        Ahead {
+            left,
+            at_once: count.div_ceil(steps.max(1)),
+        }
+    }
+
+    /// Whether all of it has been asked for.
+    pub(super) fn is_done(&self) -> bool {
+        self.left.iter().all(|part| part.is_empty())
     }
 
     /// Asks for some more of it.
     pub(super) fn step(&mut self) {
-        let mut count = STEP_BYTES / size_of::<T>();
+        let mut count = self.at_once;
         for part in &mut self.left {
             let (now, later) = part.split_at(count.min(part.len()));
-            prefetch(now);
+            prefetch_for_later(now);
             *part = later;
             count -= now.len();
         }
     }
+}
+
+fn flat<'a, T>(rows: Option<Rows<'a, T>>) -> &'a [T] {
+    rows.and_then(|rows| rows.flat()).unwrap_or_default()
 }

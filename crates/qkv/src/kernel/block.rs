@@ -17,9 +17,27 @@ use std::ops::Range;
 /// Queries of a block at most.
 pub(super) const BLOCK_QUERIES: usize = 96;
 
-/// Queries that go through scores, softmax and values together, so that their scores stay in the
-/// first cache; a whole number of tiles of 4 and of 6.
+/// Queries that go through scores, softmax and values together at most, so that their scores stay
+/// in the first cache.
 const TOGETHER: usize = 48;
+
+/// A whole number of tiles of 4 and of 6 queries.
+pub(super) const TILES: usize = 12;
+
+/// How so many queries are cut for that: about equally, since a few left over are slow.
+pub(super) fn together(rows: usize) -> usize {
+    if rows <= TOGETHER {
+        return rows;
+    }
+    rows.div_ceil(rows.div_ceil(TOGETHER))
+        .next_multiple_of(TILES)
+        .min(TOGETHER)
+}
+
+/// How often [`Ahead::step`] is called for a block of queries at most.
+pub(super) fn steps(rows: usize, keys: usize) -> usize {
+    rows.div_ceil(together(rows).max(1)) * keys.div_ceil(BLOCK)
+}
 
 /// Keys of a chunk: what decoding shares out over threads. A multiple of [`BLOCK`].
 pub(super) const CHUNK: usize = 2048;
@@ -240,8 +258,9 @@ impl<T: Float> Scratch<T> {
         };
         self.spans.resize(count, keys);
         let sums = self.total.sums.get(count * stride);
-        for start in (0..count).step_by(TOGETHER) {
-            let rows = start..(start + TOGETHER).min(count);
+        let together = together(count);
+        for start in (0..count).step_by(together) {
+            let rows = start..(start + together).min(count);
             let x = self.x.get(rows.len() * STRIDE);
             let spans = &self.spans[rows.clone()];
             ahead.step();
@@ -302,7 +321,11 @@ impl<T: Float> Scratch<T> {
             }
         }
         // Values whose columns are apart are copied each time, so not too often.
-        let together = if call.v().in_place() { TOGETHER } else { rows };
+        let together = if call.v().in_place() {
+            together(rows)
+        } else {
+            rows
+        };
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             self.open(call, head, packed, block);
             let first = block == from / BLOCK;

@@ -6,7 +6,9 @@
 //! of keys are shared out too, and their states merged in order.
 
 use super::ahead::Ahead;
-use super::block::{BLOCK_QUERIES, CHUNK, Head, Packed, Scratch, pack, values_finite};
+use super::block::{
+    BLOCK_QUERIES, CHUNK, Head, Packed, Scratch, TILES, pack, steps, values_finite,
+};
 use super::call::Call;
 use super::options::Options;
 use super::real::Float;
@@ -96,10 +98,9 @@ fn strip<T: Float>(call: &Call<'_, T>, stretch: &Stretch) -> Strip {
         let blocks = queries.div_ceil(BLOCK_QUERIES);
         (
             BLOCK_QUERIES / queries.max(1),
-            // A whole number of tiles of 4 and of 6 queries.
             queries
                 .div_ceil(blocks)
-                .next_multiple_of(12)
+                .next_multiple_of(TILES)
                 .min(BLOCK_QUERIES),
         )
     };
@@ -186,17 +187,17 @@ fn by_head<T: Float>(
         while let Some(mut claim) = desk.next(usize::MAX) {
             let first_head = claim.heads().start;
             let whole = call.visible.stretch(0);
-            let mut ahead = match claim.later(threads) {
-                Some((batch, kv_head)) if strips.len() == 1 => {
+            let mut ahead = match (claim.later(threads), strips) {
+                (Some((batch, kv_head)), [strip]) => {
                     let stretch = &whole;
-                    Ahead::of(
-                        call,
-                        Head {
-                            batch,
-                            kv_head,
-                            stretch,
-                        },
-                    )
+                    let head = Head {
+                        batch,
+                        kv_head,
+                        stretch,
+                    };
+                    let (heads, queries) = strip.at(0);
+                    let rows = heads.len() * queries.len();
+                    Ahead::head(call, head, strip.boxes() * steps(rows, stretch.keys.len()))
                 }
                 _ => Ahead::nothing(),
             };
@@ -216,6 +217,11 @@ fn by_head<T: Float>(
                     let (heads, queries) = strip.at(index);
                     let heads = first_head + heads.start..first_head + heads.end;
                     heads.clone().for_each(|h| claim.ask(h, queries.clone()));
+                    if ahead.is_done() && index + 1 < strip.boxes() {
+                        let (next, queries) = strip.at(index + 1);
+                        let steps = steps(heads.len() * queries.len(), keys);
+                        ahead = Ahead::queries(call, head, first_head + next.start, queries, steps);
+                    }
                     scratch.take_rows(call, head, heads, queries);
                     let packed = Packed {
                         tiles,

@@ -89,20 +89,33 @@ impl Span {
     }
 }
 
-/// Asks for the lines of memory that hold `data`.
+/// Asks for the lines of memory that hold `data`, which is needed at once.
 pub fn prefetch<T>(data: &[T]) {
-    prefetch_at(data.as_ptr(), data.len());
+    prefetch_at::<T, true>(data.as_ptr(), data.len());
+}
+
+/// Asks for the lines of memory that hold `data`, for the second cache: the first has no room for
+/// what is needed only later.
+pub fn prefetch_for_later<T>(data: &[T]) {
+    prefetch_at::<T, false>(data.as_ptr(), data.len());
 }
 
 /// Asks for the lines of memory that hold `count` numbers from `at` on, which may be anywhere.
-fn prefetch_at<T>(at: *const T, count: usize) {
+fn prefetch_at<T, const NOW: bool>(at: *const T, count: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         let bytes = at.cast::<i8>();
         for at in (0..count * size_of::<T>()).step_by(64) {
+            let at = bytes.wrapping_add(at);
             // SAFETY: every x86-64 processor has this instruction, and it never faults.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(at)) };
+            unsafe {
+                if NOW {
+                    _mm_prefetch::<_MM_HINT_T0>(at);
+                } else {
+                    _mm_prefetch::<_MM_HINT_T1>(at);
+                }
+            }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

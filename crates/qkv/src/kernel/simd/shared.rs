@@ -240,7 +240,7 @@ impl<T: Copy> Claim<'_, T> {
         }
         for query in queries {
             let row = self.desk.output.wrapping_offset(self.start(head, query));
-            prefetch_at(row, self.desk.shape[3]);
+            prefetch_at::<T, false>(row, self.desk.shape[3]);
         }
     }
 
