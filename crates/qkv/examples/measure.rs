@@ -10,8 +10,8 @@
 //! wall time says little on a machine that others use. `best` is the share of the fastest tenth.
 
 use qkv::{
-    AnyView, Attention, Bias, Causal, Inputs, Mask, Options, View, ViewMut, Window, fma_burst,
-    forward_into,
+    AnyView, Attention, Bias, Cache, Causal, Inputs, Mask, Options, View, ViewMut, Window,
+    fma_burst, forward_into,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::num::NonZeroUsize;
@@ -32,6 +32,8 @@ enum Kind {
     Window(usize),
     KeepMask,
     FloatMask,
+    /// Keys and values in a [`Cache`].
+    Cache,
 }
 
 const CASES: &[Case] = &[
@@ -61,6 +63,12 @@ const CASES: &[Case] = &[
     case("mla-1k", [1, 16, 16, 1024, 1024, 192, 128], Kind::Causal),
     case("decode-1", [1, 32, 8, 1, 4096, 128, 128], Kind::Full),
     case("decode-batch", [16, 32, 8, 1, 2048, 128, 128], Kind::Full),
+    case("decode-1-cache", [1, 32, 8, 1, 4096, 128, 128], Kind::Cache),
+    case(
+        "decode-batch-cache",
+        [16, 32, 8, 1, 2048, 128, 128],
+        Kind::Cache,
+    ),
     case("tiny-2", [1, 1, 1, 2, 2, 2, 2], Kind::Full),
     case("tiny-16", [1, 4, 4, 16, 16, 32, 32], Kind::Full),
 ];
@@ -134,15 +142,22 @@ where
     } else {
         Vec::new()
     };
-    let inputs = Inputs::new(
-        View::new(&q, &[b, h, l_q, d_k])?,
+    let queries = View::new(&q, &[b, h, l_q, d_k])?;
+    let (keys, values) = (
         View::new(&k, &[b, h_kv, l_k, d_k])?,
         View::new(&v, &[b, h_kv, l_k, d_v])?,
-    )?;
+    );
+    let mut cache = Cache::new(b, h_kv, d_k, d_v);
+    let inputs = if case.kind == Kind::Cache {
+        cache.append(keys, values)?;
+        cache.inputs(queries)?
+    } else {
+        Inputs::new(queries, keys, values)?
+    };
     let mut attention = Attention::default();
     let mut pairs = (l_q * l_k) as f64;
     match case.kind {
-        Kind::Full => {}
+        Kind::Full | Kind::Cache => {}
         Kind::Causal => {
             attention.causal = Some(Causal::BottomRight);
             pairs /= 2.0;

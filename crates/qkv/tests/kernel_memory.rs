@@ -171,6 +171,59 @@ fn b086_memory_follows_the_tokens() {
     assert_eq!(Cache::<f32>::new(80, 64, 128, 128).capacity(), 0);
 }
 
+/// Room doubles when it is used up, contents stay where they were, in small memory and in memory
+/// on large pages (from 8 MiB), and a clone is a cache of its own.
+#[test]
+fn a_cache_grows_and_keeps_what_it_holds() {
+    let (heads, width) = (2, 32);
+    let mut cache = Cache::<f32>::new(1, heads, width, 1);
+    let token = |t: usize| (0..heads * width).map(move |n| (t * heads * width + n) as f32);
+    let mut capacities = Vec::new();
+    let tokens = 40_000; // keys of 2·32·4 bytes: 8 MiB are passed at 32,768
+    for t in 0..tokens {
+        let k: Vec<f32> = token(t).collect();
+        let v = [t as f32, -(t as f32)];
+        let k = View::new(&k, &[1, heads, 1, width]).unwrap();
+        cache
+            .append(k, View::new(&v, &[1, heads, 1, 1]).unwrap())
+            .unwrap();
+        if capacities.last() != Some(&cache.capacity()) {
+            capacities.push(cache.capacity());
+        }
+    }
+    assert!(
+        capacities.windows(2).all(|pair| pair[1] == 2 * pair[0]),
+        "{capacities:?}"
+    );
+    assert!(cache.capacity() >= tokens && cache.capacity() * heads * width * 4 > 8 << 20);
+    let mut copy = cache.clone();
+    copy.truncate(1);
+    let other = numbers(heads * width);
+    let other = View::new(&other, &[1, heads, 1, width]).unwrap();
+    copy.append(other, View::new(&[7.0, 8.0], &[1, heads, 1, 1]).unwrap())
+        .unwrap();
+    for t in 0..tokens {
+        let mut expected = token(t);
+        for h in 0..heads {
+            let sign = if h == 0 { 1.0 } else { -1.0 };
+            assert_eq!(cache.v().unwrap().get([0, h, t, 0]), sign * t as f32);
+            for c in 0..width {
+                let expected = expected.next().unwrap();
+                assert_eq!(
+                    cache.k().unwrap().get([0, h, t, c]),
+                    expected,
+                    "{h} {t} {c}"
+                );
+            }
+        }
+    }
+    assert_eq!((copy.len(), copy.v().unwrap().get([0, 1, 1, 0])), (2, 8.0));
+    assert_eq!(
+        copy.k().unwrap().get([0, 1, 0, 3]),
+        token(0).nth(width + 3).unwrap()
+    );
+}
+
 /// Weights of a few rows of a long input take these rows.
 #[test]
 fn weights_of_a_few_rows_take_these_rows() {

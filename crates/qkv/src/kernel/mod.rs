@@ -44,6 +44,7 @@ pub use merge::merge;
 pub use options::Options;
 pub use real::Float;
 pub use simd::Isa;
+pub(crate) use simd::Pages;
 pub use weights::{Part, scores, weights};
 
 use crate::attention::{Attention, Inputs};

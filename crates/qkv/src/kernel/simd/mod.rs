@@ -10,6 +10,7 @@
 //! | `avx512`, `avx2`, `portable` | registers of an instruction set |
 //! | `pack`, `scores`, `softmax`, `values` | the stages, for any register |
 //! | `rows` | strided rows, aligned memory |
+//! | `pages` | memory on large pages |
 //! | `logarithm` | natural logarithms |
 //! | `limit` | multiply-adds alone, to measure the processor by |
 //! | `shared` | one output written from many threads |
@@ -22,6 +23,7 @@ mod avx512;
 mod limit;
 mod logarithm;
 mod pack;
+mod pages;
 mod portable;
 mod rows;
 mod scores;
@@ -33,6 +35,7 @@ mod values;
 mod vector;
 
 pub use pack::{TILE, packed_len};
+pub use pages::Pages;
 pub use rows::{Aligned, Rows};
 pub use scores::Scores;
 pub use shared::{Claim, Desk, RowsMut, Strip};
