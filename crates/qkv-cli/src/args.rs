@@ -10,6 +10,7 @@ mod layer;
 mod masks;
 mod more;
 mod output;
+mod run;
 mod values;
 
 pub use backward::BackwardArgs;
@@ -17,10 +18,11 @@ pub use bench::{BenchArgs, Dtype, MaskKind, Mode, Peer};
 pub use engine::EngineArgs;
 pub use exercise::{ExerciseArgs, Problem};
 pub use inputs::{InputArgs, Layout};
-pub use layer::LayerArgs;
+pub use layer::{LayerArgs, NormArgs};
 pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
 pub use more::MoreArgs;
 pub use output::{Color, Format, Language, OutputArgs};
+pub use run::{FileFormat, RunArgs, RunOutputArgs};
 pub use values::{Indices, Init, Lengths, Tokens};
 
 use clap::{Args, Parser, Subcommand};
@@ -52,6 +54,12 @@ pub enum Command {
     /// built-in example of two tokens is worked: Q = K = [[1,0],[0,1]], V = [[2,0],[0,4]].
     #[command(after_long_help = help::EXPLAIN, after_help = help::EXPLAIN_SHORT)]
     Explain(Box<ExplainArgs>),
+    /// Compute attention over files, fast
+    ///
+    /// softmax(scale·q·kᵀ + masks)·v of arrays in the number format that they have. Large npy and
+    /// safetensors files are used where they are, without a copy.
+    #[command(after_long_help = help::RUN, after_help = help::RUN_SHORT)]
+    Run(Box<RunArgs>),
     /// Measure how fast this machine computes attention
     ///
     /// Each case of the suite is run many times, and held against what the machine was measured to

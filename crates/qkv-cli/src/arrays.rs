@@ -1,10 +1,14 @@
 //! Array arguments: read once, kept, and seen as the four axes that attention works on.
 
+mod stored;
+
+pub use stored::{BiasArray, Number, Stored, common_dtype, name as dtype_name};
+
 use crate::args::Layout;
 use crate::error::{Error, Result};
 use crate::memory;
 use qkv::{Tensor, View};
-use qkv_io::{Array, Values, many, shown_shape};
+use qkv_io::{Array, Given, Values, many, shown_shape};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +21,8 @@ pub struct Reader<'a> {
     left: u64,
     /// The arrays as literals, if they are asked for.
     literals: Option<Vec<(&'static str, String)>>,
+    /// Whether numbers of large files stay in them.
+    in_place: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -27,6 +33,16 @@ impl<'a> Reader<'a> {
             files: Vec::new(),
             left: memory::MOST_VALUES,
             literals: None,
+            in_place: false,
+        }
+    }
+
+    /// Leaves numbers of large files where they are, and reads as many values as there is memory for.
+    pub fn in_place(stdin: &'a mut dyn Read) -> Self {
+        Reader {
+            left: memory::most_values(),
+            in_place: true,
+            ..Reader::new(stdin)
         }
     }
 
@@ -40,20 +56,51 @@ impl<'a> Reader<'a> {
         self.literals.as_deref().unwrap_or_default()
     }
 
-    /// The array that an option names.
+    /// The array that an option names, read.
     pub fn array(&mut self, argument: &'static str, text: &str) -> Result<Array> {
-        if text == "-" || text.starts_with("-:") {
-            if let Some(other) = self.reader_of_stdin {
-                return Err(Error::Conflict {
-                    argument,
-                    other: format!("{other} on standard input"),
-                    remedy: "standard input can be read once; put one of the arrays into a file",
-                });
-            }
-            self.reader_of_stdin = Some(argument);
-        }
+        self.claim_stdin(argument, text)?;
         let array = qkv_io::read_argument_within(text, self.stdin, self.left)
             .map_err(Error::io(argument))?;
+        self.take(argument, text, &array)?;
+        if let Some(literals) = &mut self.literals {
+            literals.push((argument, literal(argument, &array)?));
+        }
+        Ok(array)
+    }
+
+    /// The array that an option names, read or in its file.
+    pub fn given(&mut self, argument: &'static str, text: &str) -> Result<Given> {
+        if !self.in_place {
+            return self.array(argument, text).map(Given::Read);
+        }
+        self.claim_stdin(argument, text)?;
+        let given = qkv_io::open_argument_within(text, self.stdin, self.left)
+            .map_err(Error::io(argument))?;
+        match &given {
+            Given::Read(array) => self.take(argument, text, array)?,
+            Given::Mapped(_) => self.remember(argument, text),
+        }
+        Ok(given)
+    }
+
+    /// Standard input is for one argument.
+    fn claim_stdin(&mut self, argument: &'static str, text: &str) -> Result<()> {
+        if text != "-" && !text.starts_with("-:") {
+            return Ok(());
+        }
+        if let Some(other) = self.reader_of_stdin {
+            return Err(Error::Conflict {
+                argument,
+                other: format!("{other} on standard input"),
+                remedy: "standard input can be read once; put one of the arrays into a file",
+            });
+        }
+        self.reader_of_stdin = Some(argument);
+        Ok(())
+    }
+
+    /// Counts and checks an array that was read.
+    fn take(&mut self, argument: &'static str, text: &str, array: &Array) -> Result<()> {
         self.left = self.left.saturating_sub(array.len() as u64);
         self.remember(argument, text);
         if array.is_empty() && !is_modest(&array.shape) {
@@ -66,10 +113,7 @@ impl<'a> Reader<'a> {
                 remedy: "check what wrote it".into(),
             });
         }
-        if let Some(literals) = &mut self.literals {
-            literals.push((argument, literal(argument, &array)?));
-        }
-        Ok(array)
+        Ok(())
     }
 
     /// Notes which file an argument was read from: the text, or what stands before a colon in it.
@@ -97,16 +141,7 @@ impl<'a> Reader<'a> {
         text: &str,
     ) -> Result<(Vec<usize>, Vec<f64>)> {
         let array = self.array(argument, text)?;
-        if let Values::Bool(_) = array.values {
-            return Err(Error::Value {
-                argument,
-                value: format!(
-                    "an array of truth values (shape {})",
-                    shown_shape(&array.shape)
-                ),
-                remedy: "numbers are needed; masks are given by --keep or --drop".into(),
-            });
-        }
+        refuse_truths(argument, &array)?;
         let numbers = array.to_f64().map_err(Error::io(argument))?;
         Ok((array.shape, numbers))
     }
@@ -171,7 +206,11 @@ impl<'a> Reader<'a> {
     /// q, k or v.
     pub fn operand(&mut self, argument: &'static str, text: &str, axes: Axes) -> Result<Operand> {
         let (shape, numbers) = self.numbers(argument, text)?;
-        axes.operand(argument, shape, numbers)
+        Ok(Operand {
+            argument,
+            seen: axes.see(argument, &shape)?,
+            numbers,
+        })
     }
 
     /// A mask of 0 and 1.
@@ -181,10 +220,58 @@ impl<'a> Reader<'a> {
         grid(argument, array.shape, values)
     }
 
-    /// Numbers for the scores.
-    pub fn bias(&mut self, argument: &'static str, text: &str) -> Result<Grid<f64>> {
-        let (shape, values) = self.numbers(argument, text)?;
-        grid(argument, shape, values)
+    /// q, k or v in the number format that they have.
+    pub fn stored(&mut self, argument: &'static str, text: &str, axes: Axes) -> Result<Stored> {
+        let given = self.numbers_given(argument, text)?;
+        let shape = shape(&given).to_vec();
+        Ok(Stored {
+            argument,
+            seen: axes.see(argument, &shape)?,
+            shape,
+            given,
+        })
+    }
+
+    /// Numbers for the scores, in the format that they have.
+    pub fn bias(&mut self, argument: &'static str, text: &str) -> Result<BiasArray> {
+        let given = match self.numbers_given(argument, text)? {
+            Given::Read(array) if stored::dtype_of(&array).is_none() => Given::Read(Array {
+                values: array.to_f64().map_err(Error::io(argument))?.into(),
+                ..array
+            }),
+            given => given,
+        };
+        check_rank(argument, shape(&given))?;
+        Ok(BiasArray { argument, given })
+    }
+
+    fn numbers_given(&mut self, argument: &'static str, text: &str) -> Result<Given> {
+        let given = self.given(argument, text)?;
+        if let Given::Read(array) = &given {
+            refuse_truths(argument, array)?;
+        }
+        Ok(given)
+    }
+}
+
+fn refuse_truths(argument: &'static str, array: &Array) -> Result<()> {
+    let Values::Bool(_) = array.values else {
+        return Ok(());
+    };
+    Err(Error::Value {
+        argument,
+        value: format!(
+            "an array of truth values (shape {})",
+            shown_shape(&array.shape)
+        ),
+        remedy: "numbers are needed; masks are given by --keep or --drop".into(),
+    })
+}
+
+fn shape(given: &Given) -> &[usize] {
+    match given {
+        Given::Read(array) => &array.shape,
+        Given::Mapped(mapped) => mapped.shape(),
     }
 }
 
@@ -269,14 +356,19 @@ pub struct Grid<T> {
     values: Vec<T>,
 }
 
-fn grid<T>(argument: &'static str, shape: Vec<usize>, values: Vec<T>) -> Result<Grid<T>> {
-    if shape.len() > 4 {
-        return Err(Error::Axes {
-            argument,
-            shape,
-            remedy: "at most 4 are possible, [batch, heads, queries, keys]".into(),
-        });
+fn check_rank(argument: &'static str, shape: &[usize]) -> Result<()> {
+    if shape.len() <= 4 {
+        return Ok(());
     }
+    Err(Error::Axes {
+        argument,
+        shape: shape.to_vec(),
+        remedy: "at most 4 are possible, [batch, heads, queries, keys]".into(),
+    })
+}
+
+fn grid<T>(argument: &'static str, shape: Vec<usize>, values: Vec<T>) -> Result<Grid<T>> {
+    check_rank(argument, &shape)?;
     Ok(Grid {
         argument,
         shape,
@@ -287,10 +379,6 @@ fn grid<T>(argument: &'static str, shape: Vec<usize>, values: Vec<T>) -> Result<
 impl<T: Copy> Grid<T> {
     pub fn view(&self) -> Result<View<'_, T>> {
         View::new(&self.values, &self.shape).map_err(Error::about(self.argument))
-    }
-
-    pub fn values(&self) -> &[T] {
-        &self.values
     }
 }
 
@@ -305,14 +393,9 @@ pub struct Axes {
 
 impl Axes {
     /// The four axes of an array, without moving a number.
-    fn operand(
-        self,
-        argument: &'static str,
-        shape: Vec<usize>,
-        numbers: Vec<f64>,
-    ) -> Result<Operand> {
+    pub fn see(self, argument: &'static str, shape: &[usize]) -> Result<Seen> {
         let blhd = self.layout == Layout::Blhd;
-        let (stored, swapped) = match (&shape[..], self.split) {
+        let (stored, swapped) = match (shape, self.split) {
             (&[len, width], None) => ([1, 1, len, width], false),
             (&[a, b, width], None) => ([1, a, b, width], blhd),
             (&[a, b, c, width], None) => ([a, b, c, width], blhd),
@@ -321,7 +404,7 @@ impl Axes {
                     1,
                     len,
                     heads,
-                    head_width(argument, &shape, width, heads, option)?,
+                    head_width(argument, shape, width, heads, option)?,
                 ],
                 true,
             ),
@@ -330,7 +413,7 @@ impl Axes {
                     batch,
                     len,
                     heads,
-                    head_width(argument, &shape, width, heads, option)?,
+                    head_width(argument, shape, width, heads, option)?,
                 ],
                 true,
             ),
@@ -351,18 +434,13 @@ impl Axes {
                     argument,
                     remedy: format!(
                         "2, 3 or 4 are possible, [L, d], [H, L, d] or [B, H, L, d]{}",
-                        as_rows(&shape)
+                        as_rows(shape)
                     ),
-                    shape,
+                    shape: shape.to_vec(),
                 });
             }
         };
-        Ok(Operand {
-            argument,
-            numbers,
-            stored,
-            swapped,
-        })
+        Ok(Seen { stored, swapped })
     }
 }
 
@@ -387,25 +465,43 @@ fn head_width(
     })
 }
 
-/// q, k or v: numbers as they were stored, and how they are seen as `[B, H, L, d]`.
-#[derive(Debug)]
-pub struct Operand {
-    argument: &'static str,
-    numbers: Vec<f64>,
-    stored: [usize; 4],
+/// How an array is seen as `[B, H, L, d]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its four axes as they are in memory.
+    pub stored: [usize; 4],
     /// Whether heads and length are the other way round in memory.
-    swapped: bool,
+    pub swapped: bool,
 }
 
-impl Operand {
+impl Seen {
     /// `[B, H, L, d]`.
-    pub fn view(&self) -> Result<View<'_, f64>> {
-        let view = View::new(&self.numbers, &self.stored).map_err(Error::about(self.argument))?;
+    pub fn view<'a, T: Copy>(
+        self,
+        argument: &'static str,
+        numbers: &'a [T],
+    ) -> Result<View<'a, T>> {
+        let view = View::new(numbers, &self.stored).map_err(Error::about(argument))?;
         Ok(if self.swapped {
             view.swap_axes(1, 2)
         } else {
             view
         })
+    }
+}
+
+/// q, k or v: numbers as they were stored, and how they are seen as `[B, H, L, d]`.
+#[derive(Debug)]
+pub struct Operand {
+    argument: &'static str,
+    numbers: Vec<f64>,
+    seen: Seen,
+}
+
+impl Operand {
+    /// `[B, H, L, d]`.
+    pub fn view(&self) -> Result<View<'_, f64>> {
+        self.seen.view(self.argument, &self.numbers)
     }
 
     /// A copy in the order of the axes.

@@ -5,18 +5,19 @@ mod case;
 mod clock;
 mod compare;
 mod data;
+mod limits;
 mod machine;
 mod measure;
 mod memory;
 mod peers;
 mod record;
 mod table;
-mod workers;
 
 pub use case::{CASES, Case};
 
 use crate::args::{BenchArgs, Dtype, MaskKind, Mode, Peer};
 use crate::error::{Error, Result};
+use crate::workers::{self, Workers};
 use crate::{interrupt, output};
 use data::Data;
 use measure::{Setting, measure};
@@ -26,7 +27,6 @@ use qkv_io::Chunk;
 use record::Record;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use workers::Workers;
 
 /// Measures and prints.
 pub fn run(args: &BenchArgs) -> Result<()> {
@@ -100,7 +100,7 @@ fn target(path: &Path) -> Result<PathBuf> {
     let (day, time) = now.split_once('T').unwrap_or((&now, ""));
     let time: String = time.chars().filter(char::is_ascii_digit).take(4).collect();
     let processor = plain(&machine::processor());
-    let cores = machine::cores();
+    let cores = workers::cores();
     Ok(path.join(format!("{day}-{time}-{processor}-{cores}.jsonl")))
 }
 
@@ -215,7 +215,7 @@ impl Bench<'_> {
             env!("CARGO_PKG_VERSION"),
             self.args.dtype.name(),
             machine::processor(),
-            qkv_io::many(machine::cores() as u64, "core"),
+            qkv_io::many(workers::cores() as u64, "core"),
         )];
         lines.extend(groups.iter().map(|group| {
             format!(
@@ -264,7 +264,7 @@ impl Bench<'_> {
         let first = json!({
             "date": machine::now(),
             "cpu": machine::processor(),
-            "cores": machine::cores(),
+            "cores": workers::cores(),
             "os": machine::system(),
             "versions": versions,
             "limits": limits,

@@ -2,21 +2,20 @@
 
 mod backward;
 mod exercise;
-mod operands;
 
 use crate::args::{ExplainArgs, Problem};
 use crate::arrays::{Axes, Reader};
 use crate::error::{Error, Names, Result};
 use crate::memory::{Causes, Sizes, Use};
 use crate::more::{self, Computed, DecodeStep};
-use crate::options::{Norms, Options, Position, steps_per_score};
+use crate::operands::{
+    axes, head_counts, kv_option, operands, past, refuse_arrays_beside_tokens, refuse_layer_options,
+};
+use crate::options::{self, Norms, Options, Position, steps_per_score};
 use crate::output::{self, Target};
 use crate::weights::{self, Setting, Weights, Widths};
 use backward::{GradOutput, Gradient};
 use exercise::Exercise;
-use operands::{
-    axes, head_counts, kv_option, operands, past, refuse_arrays_beside_tokens, refuse_layer_options,
-};
 use qkv::{Block, Inputs, Layer, Steps, Tensor};
 use qkv_report::{Backward, Lang, Origin, Settings, Subject};
 use std::io;
@@ -66,13 +65,13 @@ impl Run<'_> {
         let position = Position::new(&self.args.position, false)?;
         let (q_axes, k_axes) = axes(inputs)?;
         let [q, k, v] = operands(inputs, &mut reader, q_axes, k_axes)?;
-        let past = past(inputs, &mut reader, k_axes)?;
+        let past = past(inputs, |name, text| reader.operand(name, text, k_axes))?;
         let mut arrays = Inputs::new(q.view()?, k.view()?, v.view()?).map_err(&engine)?;
         if let Some((k, v)) = &past {
             arrays = arrays.with_past(k.view()?, v.view()?).map_err(&engine)?;
         }
         let options = Options::read(&self.args.attention, &mut reader, arrays.heads())?;
-        let norms = Norms::read(layer, &mut reader)?;
+        let norms = Norms::read(&layer.norms, &mut reader)?;
         let wo = layer
             .wo
             .as_deref()
@@ -198,11 +197,11 @@ impl Run<'_> {
             layout: inputs.layout,
             split: Some((kv_heads, kv_option(inputs))),
         };
-        let past = past(inputs, &mut reader, axes)?
+        let past = past(inputs, |name, text| reader.operand(name, text, axes))?
             .map(|(k, v)| Ok::<_, Error>((k.to_tensor()?, v.to_tensor()?)))
             .transpose()?;
         let options = Options::read(&self.args.attention, &mut reader, heads)?;
-        let norms = Norms::read(args, &mut reader)?;
+        let norms = Norms::read(&args.norms, &mut reader)?;
         let grad_output = GradOutput::read(&self.args.gradient, &mut reader, true, inputs.layout)?;
         self.check_inputs(&reader)?;
         self.check_rows(if self.args.more.decode { 1 } else { queries })?;
@@ -372,14 +371,8 @@ fn refuse_idle_seed(args: &ExplainArgs) -> Result<()> {
     let drawn = args.attention.dropout.is_some()
         || args.layer.init.is_some()
         || args.exercise.exercise == Some(Problem::Random);
-    if args.attention.seed.is_none() || drawn {
-        return Ok(());
-    }
-    Err(Error::Alone {
-        argument: "--seed",
-        needed: "--dropout, --init or --exercise random",
-        remedy: "nothing is drawn at random here: add what is to be drawn, or leave it out",
-    })
+    let needed = "--dropout, --init or --exercise random";
+    options::refuse_idle_seed(&args.attention, drawn, needed)
 }
 
 /// What there is to show.

@@ -12,10 +12,13 @@ mod explain;
 mod interrupt;
 mod memory;
 mod more;
+mod operands;
 mod options;
 mod output;
+mod run;
 mod usage;
 mod weights;
+mod workers;
 
 use args::{Cli, Command};
 use clap::error::ErrorKind;
@@ -57,6 +60,7 @@ fn run() -> Result<()> {
     };
     match cli.command {
         Command::Explain(args) => explain::run(*args),
+        Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

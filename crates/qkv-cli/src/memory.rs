@@ -12,6 +12,35 @@ const MOST: u128 = (LIMIT as u128) << 30;
 /// in `f64`, its text perhaps too.
 pub const MOST_VALUES: u64 = (MOST / 32) as u64;
 
+/// Values that are read where they stay in the format that they have: half of the memory that is
+/// free, while an array of 64-bit numbers is there as bytes too.
+pub fn most_values() -> u64 {
+    free().map_or(MOST_VALUES, |bytes| bytes / 2 / 16)
+}
+
+/// Refuses a run that takes so many bytes if they are not there.
+pub fn check_room(argument: &'static str, what: String, bytes: u128) -> Result<()> {
+    if free().is_none_or(|free| bytes <= free.into()) && is_free(bytes) {
+        return Ok(());
+    }
+    Err(Error::Room {
+        argument,
+        what,
+        bytes,
+        remedy: "compute fewer queries, heads or batch entries at a time",
+    })
+}
+
+/// Bytes that the system could give without taking them from others, where it says so.
+fn free() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// Bytes that an explanation for people takes for each column of a head: a sum over columns is kept
 /// with all its terms, however few of them are shown.
 const BYTES_OF_A_TERM: u128 = 300;

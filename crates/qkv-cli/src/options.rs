@@ -1,7 +1,7 @@
 //! From options to what the engine is asked for.
 
-use crate::args::{AttentionArgs, Empty, LayerArgs, Lengths, PositionArgs, PositionKind};
-use crate::arrays::{Grid, Reader};
+use crate::args::{AttentionArgs, Empty, Lengths, NormArgs, PositionArgs, PositionKind};
+use crate::arrays::{BiasArray, Grid, Reader};
 use crate::error::{Error, Result};
 use qkv::position::{Pairing, Rotary, slopes};
 use qkv::{
@@ -19,7 +19,7 @@ pub struct Options {
     documents: Option<Documents>,
     keep: Option<Grid<bool>>,
     drop: Option<Grid<bool>>,
-    bias: Option<Grid<f64>>,
+    bias: Option<BiasArray>,
     alibi: Option<Alibi>,
     sinks: Option<Sinks>,
     dropout: Option<Dropout>,
@@ -86,7 +86,7 @@ impl Options {
         Ok(Attention {
             scale: self.scale,
             softcap: self.softcap,
-            bias: bias.transpose()?.map(|view| Bias(view.into())),
+            bias: bias.transpose()?.map(Bias),
             alibi: self.alibi.clone(),
             masks,
             causal: self.causal,
@@ -101,13 +101,27 @@ impl Options {
 
     /// Whether the bias holds nothing but 0 and 1: a mask, probably, that will not act as one.
     pub fn bias_looks_like_mask(&self) -> bool {
-        self.bias.as_ref().is_some_and(|bias| {
-            let values = bias.values();
-            values.contains(&0.0)
-                && values.contains(&1.0)
-                && values.iter().all(|&value| value == 0.0 || value == 1.0)
-        })
+        self.bias.as_ref().is_some_and(BiasArray::is_0_and_1)
     }
+
+    /// Refuses arrays whose files were changed meanwhile.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.bias
+            .as_ref()
+            .map_or(Ok(()), BiasArray::check_unchanged)
+    }
+}
+
+/// A seed of nothing is a misunderstanding: `drawn` says whether anything is drawn.
+pub fn refuse_idle_seed(args: &AttentionArgs, drawn: bool, needed: &'static str) -> Result<()> {
+    if args.seed.is_none() || drawn {
+        return Ok(());
+    }
+    Err(Error::Alone {
+        argument: "--seed",
+        needed,
+        remedy: "nothing is drawn at random here: add what is to be drawn, or leave it out",
+    })
 }
 
 /// How many steps have a number for every query and key.
@@ -137,7 +151,7 @@ pub struct Norms {
 
 impl Norms {
     /// Reads the gains.
-    pub fn read(args: &LayerArgs, reader: &mut Reader<'_>) -> Result<Self> {
+    pub fn read(args: &NormArgs, reader: &mut Reader<'_>) -> Result<Self> {
         let mut norm = |name, text: &Option<String>| -> Result<_> {
             let gain = text.as_deref().map(|text| reader.list(name, text));
             Ok(gain.transpose()?.map(RmsNorm::new))

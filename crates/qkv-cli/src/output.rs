@@ -206,7 +206,8 @@ pub fn print(bytes: &[u8]) -> Result<()> {
     print_with(|out| out.write_all(bytes))
 }
 
-fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+/// As [`print`], piece by piece.
+pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     write(&mut out)?;
     out.flush()?;

@@ -193,7 +193,7 @@ fn others_that_are_not_there() {
     }
     let (code, _, err) = with_python("exit 1", line);
     assert_eq!(code, Some(2));
-    assert!(err.contains("onnxruntime, whose process ended"), "{err}");
+    assert!(err.contains("it ended at once"), "{err}");
     let output = command(&std::env::temp_dir())
         .args(words(line))
         .env("PYTHON", "/nowhere/python")
@@ -235,6 +235,28 @@ done"#;
     assert!(out.contains("torch none: no such operator"), "{out}");
     let (_, out, _) = with_python(script, &format!("{line} --json"));
     assert_eq!(check(&out)["peers"], serde_json::json!({}));
+    // An equal result is timed: two seconds against microseconds.
+    let (code, out, _) = with_python(&equal(script), &format!("{line} --json"));
+    assert_eq!(code, Some(0));
+    let torch = &check(&out)["peers"]["torch"];
+    assert_eq!(torch["cpu_ms"], 1000.0, "{out}");
+    assert!(
+        torch["ratio"].as_f64().is_some_and(|ratio| ratio > 1000.0),
+        "{out}"
+    );
+}
+
+/// The same other, which gives qkv's own result of the arrays it finds.
+#[cfg(unix)]
+fn equal(script: &str) -> String {
+    let own = format!(
+        "'{}' run --q \"$folder/q.npy\" --k \"$folder/k.npy\" --v \"$folder/v.npy\" \
+         -o \"$folder/zero.npy\"",
+        env!("CARGO_BIN_EXE_qkv")
+    );
+    let (before, after) = script.split_once("{ head").expect("the line");
+    let (_, after) = after.split_once('\n').expect("its end");
+    format!("{before}{own}\n{after}")
 }
 
 #[rustfmt::skip] // one line for each

@@ -8,6 +8,7 @@ use crate::array::Array;
 use crate::detect::{self, Format, Kind};
 use crate::error::{Error, Result, STDIN};
 use crate::literal::{self, parse_literal};
+use crate::map::{self, Mapped};
 use crate::npy::Npy;
 use crate::source::{Source, read_onto, read_up_to, unreadable};
 use crate::{npz, safetensors, text};
@@ -59,32 +60,89 @@ pub fn read_argument(argument: &str, stdin: &mut dyn Read) -> Result<Array> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn read_argument_within(argument: &str, stdin: &mut dyn Read, most: u64) -> Result<Array> {
-    let name = argument.strip_prefix("-:");
-    if argument == "-" || name.is_some() {
-        return read_stream(stdin, name, STDIN, most);
+    match Meaning::of(argument)? {
+        Meaning::Stream(name) => read_stream(stdin, name, STDIN, most),
+        Meaning::Literal => parse_literal(argument),
+        Meaning::File(path, name) => read_path(path, name, most),
     }
-    if literal::looks_like_literal(argument) {
-        return parse_literal(argument);
+}
+
+/// An array as it was given.
+#[derive(Debug)]
+pub enum Given {
+    /// Read, or typed.
+    Read(Array),
+    /// In its file.
+    Mapped(Mapped),
+}
+
+/// As [`read_argument_within`], but the numbers of a large npy or safetensors file stay where they
+/// are if they can be used so; such an array may have more than `most` values.
+///
+/// # Errors
+/// As for [`read_argument`].
+///
+/// ```
+/// use qkv_io::{Given, open_argument_within};
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("x.safetensors");
+/// qkv_io::write_safetensors(&path, &[("x", &[1 << 18], &vec![0.5; 1 << 18])], &[])?;
+/// let path = path.to_string_lossy();
+/// let Given::Mapped(x) = open_argument_within(&path, &mut std::io::empty(), 2)? else {
+///     return Err("this is large enough".into());
+/// };
+/// assert_eq!(x.shape(), [1 << 18]);
+/// assert_eq!(x.values::<f64>().map(|values| values[7]), Some(0.5));
+/// x.check_unchanged()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn open_argument_within(argument: &str, stdin: &mut dyn Read, most: u64) -> Result<Given> {
+    if let Meaning::File(path, name) = Meaning::of(argument)?
+        && let Some(mapped) = map::map(path, name)
+    {
+        return Ok(Given::Mapped(mapped));
     }
-    match fs::metadata(argument) {
-        Ok(_) => return read_path(Path::new(argument), None, most),
-        Err(error) if is_no_path(&error) => {}
-        Err(error) => return Err(unreadable(argument, error)),
-    }
-    // The name after the last colon that leaves the path of a file.
-    for (at, _) in argument.rmatch_indices(':') {
-        let path = Path::new(&argument[..at]);
-        if path.is_file() {
-            return read_path(path, Some(&argument[at + 1..]), most);
+    read_argument_within(argument, stdin, most).map(Given::Read)
+}
+
+/// What an array argument means.
+enum Meaning<'a> {
+    /// Standard input, and the name of an array in it.
+    Stream(Option<&'a str>),
+    Literal,
+    /// A file, and the name of an array in it.
+    File(&'a Path, Option<&'a str>),
+}
+
+impl<'a> Meaning<'a> {
+    fn of(argument: &'a str) -> Result<Self> {
+        let name = argument.strip_prefix("-:");
+        if argument == "-" || name.is_some() {
+            return Ok(Meaning::Stream(name));
         }
+        if literal::looks_like_literal(argument) {
+            return Ok(Meaning::Literal);
+        }
+        match fs::metadata(argument) {
+            Ok(_) => return Ok(Meaning::File(Path::new(argument), None)),
+            Err(error) if is_no_path(&error) => {}
+            Err(error) => return Err(unreadable(argument, error)),
+        }
+        // The name after the last colon that leaves the path of a file.
+        for (at, _) in argument.rmatch_indices(':') {
+            let path = Path::new(&argument[..at]);
+            if path.is_file() {
+                return Ok(Meaning::File(path, Some(&argument[at + 1..])));
+            }
+        }
+        let literal = literal::resembles_literal(argument)
+            .then(|| parse_literal(argument).err().map(Box::new))
+            .flatten();
+        Err(Error::NotFound {
+            path: argument.to_owned(),
+            literal,
+        })
     }
-    let literal = literal::resembles_literal(argument)
-        .then(|| parse_literal(argument).err().map(Box::new))
-        .flatten();
-    Err(Error::NotFound {
-        path: argument.to_owned(),
-        literal,
-    })
 }
 
 /// Whether a text is no path of anything, rather than one that may not be looked at.
@@ -148,13 +206,13 @@ fn read_path(path: &Path, name: Option<&str>, most: u64) -> Result<Array> {
 
 /// Whether something is a device such as /dev/zero, which holds no array and may never end.
 #[cfg(unix)]
-fn is_device(metadata: &fs::Metadata) -> bool {
+pub(crate) fn is_device(metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt;
     metadata.file_type().is_char_device() || metadata.file_type().is_block_device()
 }
 
 #[cfg(not(unix))]
-fn is_device(_: &fs::Metadata) -> bool {
+pub(crate) fn is_device(_: &fs::Metadata) -> bool {
     false
 }
 

@@ -200,7 +200,9 @@ fn size(dtype: &str) -> usize {
     }
 }
 
-/// Writes arrays of different names in a format; `notes` go into a safetensors file.
+/// Writes arrays of different names in a format.
+///
+/// `notes` go in front of the arrays in JSON, and among the metadata of a safetensors file, as text.
 ///
 /// # Errors
 /// Those of `out` and of what gives the values, and of a format that cannot hold them: npy holds
@@ -218,11 +220,11 @@ pub fn encode(
     out: &mut dyn Write,
     encoding: Encoding,
     arrays: Vec<Encoded<'_>>,
-    notes: &[(&str, &str)],
+    notes: &[(&str, Value)],
 ) -> io::Result<()> {
     match encoding {
         Encoding::Safetensors => safetensors(out, arrays, notes),
-        Encoding::Json => json_object(out, arrays),
+        Encoding::Json => json_object(out, arrays, notes),
         Encoding::Npz => npz(out, arrays),
         Encoding::Npy => {
             let mut arrays = arrays.into_iter();
@@ -238,12 +240,13 @@ pub fn encode(
 fn safetensors(
     out: &mut dyn Write,
     mut arrays: Vec<Encoded<'_>>,
-    notes: &[(&str, &str)],
+    notes: &[(&str, Value)],
 ) -> io::Result<()> {
     arrays.sort_by_key(|array| std::cmp::Reverse(size(array.dtype)));
     let mut header = Map::new();
     if !notes.is_empty() {
-        let notes: BTreeMap<_, _> = notes.iter().copied().collect();
+        let text = |note: &Value| note.as_str().map_or(note.to_string(), Into::into);
+        let notes: BTreeMap<_, _> = notes.iter().map(|(key, note)| (*key, text(note))).collect();
         header.insert("__metadata__".into(), json!(notes));
     }
     let mut start = 0_usize;
@@ -288,15 +291,21 @@ fn npz(out: &mut dyn Write, arrays: Vec<Encoded<'_>>) -> io::Result<()> {
     zip.finish()?.flush()
 }
 
-fn json_object(out: &mut dyn Write, arrays: Vec<Encoded<'_>>) -> io::Result<()> {
-    let mut before = '{';
-    for array in arrays {
-        write!(out, "{before}{}:", Value::from(array.name))?;
-        before = ',';
-        json_lists(out, array)?;
+fn json_object(
+    out: &mut dyn Write,
+    arrays: Vec<Encoded<'_>>,
+    notes: &[(&str, Value)],
+) -> io::Result<()> {
+    out.write_all(b"{")?;
+    let mut comma = "";
+    for (key, note) in notes {
+        write!(out, "{comma}{}:{note}", Value::from(*key))?;
+        comma = ",";
     }
-    if before == '{' {
-        write!(out, "{before}")?;
+    for array in arrays {
+        write!(out, "{comma}{}:", Value::from(array.name))?;
+        comma = ",";
+        json_lists(out, array)?;
     }
     out.write_all(b"}\n")
 }

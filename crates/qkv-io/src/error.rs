@@ -95,6 +95,15 @@ pub enum Error {
         /// The device.
         path: String,
     },
+    /// A file was written to while it was in use.
+    #[error(
+        "{} was changed while its numbers were in use; run again when nothing writes to it",
+        shown(.path)
+    )]
+    Changed {
+        /// The file.
+        path: String,
+    },
     /// Nothing to read.
     #[error("{} is empty (0 bytes); write or download it again", shown(.origin))]
     Empty {

@@ -30,6 +30,7 @@ mod fault;
 mod json;
 mod lists;
 mod literal;
+mod map;
 mod names;
 mod npy;
 mod npy_header;
@@ -44,7 +45,10 @@ mod text;
 mod write;
 mod zip_directory;
 
-pub use argument::{MAX_STREAM, read_argument, read_argument_within, read_bytes, read_file};
+pub use argument::{
+    Given, MAX_STREAM, open_argument_within, read_argument, read_argument_within, read_bytes,
+    read_file,
+};
 pub use array::{Array, Values};
 pub use detect::Format;
 pub use encode::{Chunk, Encoded, Encoding, Sink, encode};
@@ -52,6 +56,7 @@ pub use error::{Entry, Error, Result};
 pub use fault::{Place, TextFault};
 pub use half;
 pub use literal::parse_literal;
+pub use map::{InFile, Mapped};
 pub use shown::{many, shown, shown_shape, shown_within};
 pub use system::reason;
 pub use write::{write_arrays, write_file, write_file_with, write_files, write_safetensors};

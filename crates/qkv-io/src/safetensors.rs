@@ -14,8 +14,16 @@ pub(crate) const MAX_HEADER: u64 = 100_000_000;
 const FORMAT: Format = Format::Safetensors;
 const REMEDY: &str = "download it again or write it again";
 
-/// Reads one tensor; only the header and its own bytes are read.
-pub(crate) fn read(source: &mut Source<'_>, name: Option<&str>) -> Result<Array> {
+/// Where a tensor lies in the source.
+pub(crate) struct Found {
+    pub(crate) element: Element,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) start: u64,
+    pub(crate) size: u64,
+}
+
+/// Finds one tensor; only the header is read.
+pub(crate) fn find(source: &mut Source<'_>, name: Option<&str>) -> Result<Found> {
     let (mut tensors, data) = header(source)?;
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     let entries: Vec<Entry> = tensors
@@ -25,19 +33,34 @@ pub(crate) fn read(source: &mut Source<'_>, name: Option<&str>) -> Result<Array>
             shape: Some(tensor.shape.clone()),
         })
         .collect();
-    let tensor = &tensors[names::choose(source.origin, FORMAT, name, &entries)?];
+    let tensor = tensors.swap_remove(names::choose(source.origin, FORMAT, name, &entries)?);
     let Some(element) = element(&tensor.dtype) else {
         return Err(Error::Dtype {
             origin: source.origin.to_owned(),
             format: FORMAT,
             offset: 8 + tensor.at as u64,
-            dtype: tensor.dtype.clone(),
+            dtype: tensor.dtype,
             remedy: "convert it to BF16, F16, F32 or F64 first (x.float() in PyTorch)",
         });
     };
-    source.allow(&tensor.shape, "the tensor")?;
-    let start = data + tensor.start;
-    let raw = source.read_at(start, tensor.end - tensor.start)?;
+    Ok(Found {
+        element,
+        shape: tensor.shape,
+        start: data + tensor.start,
+        size: tensor.end - tensor.start,
+    })
+}
+
+/// Reads one tensor; only the header and its own bytes are read.
+pub(crate) fn read(source: &mut Source<'_>, name: Option<&str>) -> Result<Array> {
+    let Found {
+        element,
+        shape,
+        start,
+        size,
+    } = find(source, name)?;
+    source.allow(&shape, "the tensor")?;
+    let raw = source.read_at(start, size)?;
     let values = bytes::values(element, false, &raw).map_err(|fault| match fault {
         bytes::Fault::NoTruth(at) => {
             let found = format!("{} is no truth value", raw[at]);
@@ -46,7 +69,7 @@ pub(crate) fn read(source: &mut Source<'_>, name: Option<&str>) -> Result<Array>
         bytes::Fault::Memory(size) => source.memory(size),
     })?;
     Ok(Array {
-        shape: tensor.shape.clone(),
+        shape,
         values,
         decimals: None,
     })

@@ -5,6 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde_json::Value;
+
 use crate::array::Array;
 use crate::bytes;
 use crate::encode::{Chunk, Encoded, Encoding, encode};
@@ -288,7 +290,11 @@ fn save(
         }
         encoded.push(Encoded::whole(name, shape, values));
     }
+    let notes: Vec<(&str, Value)> = metadata
+        .iter()
+        .map(|&(key, value)| (key, value.into()))
+        .collect();
     write_file_with(path, |file| {
-        encode(file, Encoding::Safetensors, encoded, metadata)
+        encode(file, Encoding::Safetensors, encoded, &notes)
     })
 }

@@ -230,31 +230,62 @@ impl Block<'_> {
         // Norm and rotation concern new keys only: the cache holds what they made of the others.
         let whole_k = |new: &Tensor<f64>| new.view().map(|new| with_past(past_view, new));
 
-        let mut q = with_past(None, inputs.q());
-        let mut new_k = with_past(None, inputs.k());
         let v = with_past(inputs.past().map(|(_, v)| v), inputs.v());
-        steps.push(StepName::Q, q.clone());
-        steps.push(StepName::K, whole_k(&new_k)?);
+        steps.push(StepName::Q, with_past(None, inputs.q()));
+        steps.push(StepName::K, whole_k(&with_past(None, inputs.k()))?);
         steps.push(StepName::V, v.clone());
-        if let Some(norm) = &self.q_norm {
-            q = norm.apply(&q, "q_norm")?;
-            steps.push(StepName::QNormed, q.clone());
-        }
-        if let Some(norm) = &self.k_norm {
-            new_k = norm.apply(&new_k, "k_norm")?;
-            steps.push(StepName::KNormed, whole_k(&new_k)?);
-        }
-        if let Some(rotary) = &self.rotary {
-            let places = self.places(inputs, inputs.past_len(), same_tokens)?;
-            q = rotary.apply(q.view()?, &Positions::Each(&places.queries))?;
-            new_k = rotary.apply(new_k.view()?, &Positions::Each(&places.keys))?;
-            steps.push(StepName::QRotated, q.clone());
-            steps.push(StepName::KRotated, whole_k(&new_k)?);
-        }
+        let (q, new_k) = self.turned(inputs, same_tokens, |name, x| {
+            let x = match name {
+                StepName::KNormed | StepName::KRotated => whole_k(x)?,
+                _ => x.clone(),
+            };
+            steps.push(name, x);
+            Ok(())
+        })?;
         let k = whole_k(&new_k)?;
         let prepared = Inputs::new(q.view()?, k.view()?, v.view()?)?;
         push_rows(steps, &self.attention, &prepared)?;
         self.push_projected(steps)
+    }
+
+    /// The queries and the new keys as attention itself takes them, normed and rotated:
+    /// `[B, H, L_q, d_k]` and `[B, H_kv, L, d_k]`.
+    ///
+    /// # Errors
+    /// Those of [`Attention::check`], and norms and rotary embeddings that do not fit.
+    pub fn queries_and_keys<T: Element>(
+        &self,
+        inputs: &Inputs<'_, T>,
+    ) -> Result<(Tensor<f64>, Tensor<f64>)> {
+        self.attention.check(inputs)?;
+        self.turned(inputs, false, |_, _| Ok(()))
+    }
+
+    /// Queries and new keys normed and rotated; each step is shown to `each`.
+    fn turned<T: Element>(
+        &self,
+        inputs: &Inputs<'_, T>,
+        same_tokens: bool,
+        mut each: impl FnMut(StepName, &Tensor<f64>) -> Result<()>,
+    ) -> Result<(Tensor<f64>, Tensor<f64>)> {
+        let mut q = with_past(None, inputs.q());
+        let mut k = with_past(None, inputs.k());
+        if let Some(norm) = &self.q_norm {
+            q = norm.apply(&q, "q_norm")?;
+            each(StepName::QNormed, &q)?;
+        }
+        if let Some(norm) = &self.k_norm {
+            k = norm.apply(&k, "k_norm")?;
+            each(StepName::KNormed, &k)?;
+        }
+        if let Some(rotary) = &self.rotary {
+            let places = self.places(inputs, inputs.past_len(), same_tokens)?;
+            q = rotary.apply(q.view()?, &Positions::Each(&places.queries))?;
+            k = rotary.apply(k.view()?, &Positions::Each(&places.keys))?;
+            each(StepName::QRotated, &q)?;
+            each(StepName::KRotated, &k)?;
+        }
+        Ok((q, k))
     }
 
     fn push_projected(&self, steps: &mut Steps) -> Result<()> {

@@ -13,6 +13,8 @@ Examples:
     $ qkv explain --q \"1 0; 0 1\" --k \"1 1; 0 1\" --v \"2 0; 0 4\" --causal
   All options and more examples:
     $ qkv explain --help
+  The same over files, fast:
+    $ qkv run --q \"1 0; 0 1\" --k \"1 1; 0 1\" --v \"2 0; 0 4\" --causal -o out.safetensors
   How fast this machine is:
     $ qkv bench --case tiny-2
 
@@ -65,6 +67,42 @@ Examples:
     $ echo \"1 0; 0 1\" | qkv explain --q - --k \"1 0; 0 1\" --v \"2 0; 0 4\" --json
 
 Exit status: 0, or 2 after an error, which standard error explains.";
+
+/// After `qkv run -h`.
+pub const RUN_SHORT: &str =
+    "ARRAY is a file (a.npy, a.npz:name, a.safetensors:name, …), a literal or -; --help says more.";
+
+/// After `qkv run --help`.
+pub const RUN: &str = "\
+Examples:
+  Make some arrays to try, then compute their attention into a file:
+    $ qkv explain --x \"1 0 0 1; 0 1 0 1; 1 1 0 0\" --init xavier --heads 2 -o steps.safetensors
+    $ qkv run --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v --causal \\
+        -o out.safetensors --lse --weights
+  The output alone as npy; a summary where no file is named; all numbers as JSON:
+    $ qkv run --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v -o out.npy
+    $ qkv run --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v
+    $ qkv run --q \"1 0; 0 1\" --k \"1 0; 0 1\" --v \"2 0; 0 4\" --lse --json
+  Heads side by side in each token's row, and a window, on one thread:
+    $ qkv run --q \"1 0 2 0; 0 1 0 2\" --k \"1 0 2 0; 0 1 0 2\" --v \"1 2; 3 4\" --heads 2 --causal \\
+        --window 512,0 --threads 1
+
+Number formats: f32 and f64 are computed as such. f16 and bf16 are widened to f32 for now (kernels of
+their own are to come), and the output is rounded back to the nearest, ties to even. q, k, v and
+cached ones have one format; numbers typed as text (a literal, CSV, JSON) and whole numbers take that
+of the others, and are f64 among themselves. --bias may have any.
+
+Results: output has the axes, the layout and the number format of q. lse, the logarithm of the sum of
+exp(score) over the kept keys, is [B,H,L_q], and weights, before dropout, are [B,H,L_q,L_k], both
+without the axes that q does not have, in f32, or f64 for f64. For one instruction set the same
+numbers give the same bits, for any number of threads, alone or in a batch, and for any number of
+queries at once.
+
+Memory: weights are written as they are computed and are never whole in memory. A mapped file must
+not be changed while it is used: if that is noticed, nothing is written; if it becomes shorter, the
+system ends the command.
+
+Exit status: 0, 2 after an error, which standard error explains, or 130 after Ctrl-C.";
 
 /// After `qkv bench -h`.
 pub const BENCH_SHORT: &str = "qkv bench --help says what each column means.";

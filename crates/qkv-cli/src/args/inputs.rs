@@ -22,9 +22,9 @@ pub struct InputArgs {
     /// Values, one row for each key
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub v: Option<String>,
-    /// Cached keys that come before those of --k (or of --x)
+    /// Cached keys that come before the others
     ///
-    /// Axes as for --k; with --x they are [P,H_kv·d_k] or [B,P,H_kv·d_k], or 4 axes in the
+    /// Axes as for --k; with --x (of explain) they are [P,H_kv·d_k] or [B,P,H_kv·d_k], or 4 axes in the
     /// --layout. They count as normed and rotated already.
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub past_k: Option<String>,
@@ -33,7 +33,7 @@ pub struct InputArgs {
     pub past_v: Option<String>,
     /// Query heads: q is then [L,N·d] or [B,L,N·d] and is split
     ///
-    /// Columns h·d to (h+1)·d of a token are head h. With --x the default is 1.
+    /// Columns h·d to (h+1)·d of a token are head h. With --x (of explain) the default is 1.
     #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
     pub heads: Option<usize>,
     /// Key and value heads, a divisor of --heads; as many as --heads if left out

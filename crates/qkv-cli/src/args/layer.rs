@@ -56,6 +56,15 @@ pub struct LayerArgs {
     /// Adds x to the result
     #[arg(long)]
     pub residual: bool,
+    /// Norms.
+    #[command(flatten)]
+    pub norms: NormArgs,
+}
+
+/// Norms of queries and keys.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Norms")]
+pub struct NormArgs {
     /// Gains of an RMS norm of the queries, one for each column of a head, before rotary
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub q_norm: Option<String>,

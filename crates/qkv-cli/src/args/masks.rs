@@ -68,7 +68,7 @@ pub struct AttentionArgs {
     /// Drops this share of the weights and multiplies the others by 1/(1-P)
     #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
     pub dropout: Option<f64>,
-    /// Seed of --dropout, --init and --exercise random; 0 if left out
+    /// Seed of all that is drawn at random (--dropout; explain's --init, --exercise); 0 if left out
     #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// A row that keeps no key: a zero row, which is reported, or an error
@@ -120,6 +120,6 @@ pub enum PositionKind {
     Rotary,
     /// Turns columns 2i and 2i + 1 together (GPT-J, Llama in Meta's layout)
     RotaryInterleaved,
-    /// Adds sines and cosines to the tokens of --x
+    /// Adds sines and cosines to the tokens of --x, for explain
     Sinusoidal,
 }

@@ -1,7 +1,6 @@
 //! Where and when something was measured.
 
 use std::fs;
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The processor's name.
@@ -19,11 +18,6 @@ pub fn processor() -> String {
         (Some(name), _, _) => name,
         _ => std::env::consts::ARCH.to_owned(),
     }
-}
-
-/// How many cores this process may use.
-pub fn cores() -> usize {
-    thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
 /// The system's name and version.

@@ -3,13 +3,14 @@
 use super::case::Case;
 use super::clock::median;
 use super::data::Data;
+use super::limits::Cost;
 use super::memory;
-use super::peers::{Operator, Process};
+use super::peers::Process;
 use super::record::{Limit, Other, Record};
-use super::workers::Workers;
 use crate::args::{BenchArgs, MaskKind};
 use crate::error::{Error, Names, Result};
 use crate::interrupt;
+use crate::workers::Workers;
 use qkv::{AnyView, Float, View, ViewMut, forward_into};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -53,69 +54,54 @@ where
         workers,
         ..
     } = *setting;
-    let engine = Error::engine(Names::Given);
-    let inputs = data.inputs(case).map_err(&engine)?;
-    let attention = case.attention(data).map_err(&engine)?;
-    let shape = case.output();
-    let mut output = vec![T::from_f64(0.0); shape.iter().product()];
-    let mut call = || -> Result<()> {
-        let view = ViewMut::new(&mut output, &shape).map_err(&engine)?;
-        forward_into(&attention, &inputs, &workers.options, view).map_err(&engine)?;
-        Ok(())
-    };
+    let mut output = vec![T::from_f64(0.0); case.output().iter().product()];
     // The first call starts threads and takes memory.
-    workers.run(&mut call)?;
+    setting.cost(1, &mut output)?;
     let mut repeats = 1;
-    while workers.cost(repeats, &mut call)?.wall * (repeats as f64) < SHORTEST {
+    while setting.cost(repeats, &mut output)?.wall * (repeats as f64) < SHORTEST {
         repeats *= 2;
     }
+    let mut own = Own::default();
     let mut others = Vec::new();
-    for (at, process) in processes.iter_mut().enumerate() {
+    if processes.is_empty() {
+        for _ in 0..ROUNDS {
+            own.take_turn(setting, repeats, &mut output)?;
+        }
+    }
+    // One after the other, since each holds arrays of its own.
+    for process in processes {
         let Some(folder) = setting.folder else { break };
         let mut notes = Vec::new();
         let operators = process.load(case, (data, &output), folder, &mut notes)?;
-        let mask = mask.name();
-        let threads = workers.threads;
-        left_out.extend(
-            notes
-                .iter()
-                .map(|note| format!("{}, mask {mask}, T {threads}: {note}", case.name)),
-        );
-        others.extend(operators.into_iter().map(|operator| Candidate {
-            process: at,
-            operator,
-            costs: Vec::new(),
-        }));
-    }
-    let mut call = || -> Result<()> {
-        let view = ViewMut::new(&mut output, &shape).map_err(&engine)?;
-        forward_into(&attention, &inputs, &workers.options, view).map_err(&engine)?;
-        Ok(())
-    };
-    let turn = Duration::from_millis(args.repeat as u64) / ROUNDS;
-    let (mut walls, mut costs, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let begin = Instant::now();
-        loop {
-            let cost = workers.cost(repeats, &mut call)?;
-            walls.push(cost.wall);
-            costs.push(cost.cpu);
-            rates.push(workers.fma_burst_rate::<T>()?);
-            interrupt::check()?;
-            if begin.elapsed() >= turn {
-                break;
+        let (mask, threads) = (mask.name(), workers.threads);
+        let place = format!("{}, mask {mask}, T {threads}", case.name);
+        left_out.extend(notes.iter().map(|note| format!("{place}: {note}")));
+        let begin = own.costs.len();
+        let mut costs = vec![Vec::new(); operators.len()];
+        for _ in 0..ROUNDS {
+            own.take_turn(setting, repeats, &mut output)?;
+            for (operator, costs) in operators.iter().zip(&mut costs) {
+                costs.extend(process.time(operator, setting.turn().as_secs_f64())?);
             }
         }
-        for other in &mut others {
-            let process = &mut processes[other.process];
-            let costs = process.time(&other.operator, turn.as_secs_f64())?;
-            other.costs.extend(costs);
-        }
+        process.free()?;
+        let fastest = operators
+            .iter()
+            .zip(&costs)
+            .filter(|(_, costs)| !costs.is_empty())
+            .map(|(operator, costs)| (median(costs), operator))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        others.extend(fastest.map(|(cost, operator)| Other {
+            peer: process.peer,
+            operator: operator.name.clone(),
+            cpu_ms: cost * 1e3,
+            ratio: cost / median(&own.costs[begin..]),
+        }));
     }
-    let cpu = median(&costs);
+    let cpu = median(&own.costs);
     let flops = case.flops();
     let least = [
-        (Limit::Fma, flops / median(&rates)),
+        (Limit::Fma, flops / median(&own.rates)),
         (
             Limit::Bandwidth,
             case.bytes(size_of::<T>(), mask) / setting.read_rate,
@@ -133,34 +119,68 @@ where
         mask,
         threads: workers.threads,
         path: workers.options.isa().map_err(Error::about("--isa"))?.name(),
-        ms: median(&walls) * 1e3,
+        ms: median(&own.walls) * 1e3,
         cpu_ms: cpu * 1e3,
         gflops: flops / cpu * 1e-9,
         share: limited.then_some(least / cpu),
         limit: if limited { limit } else { Limit::None },
         extra_bytes: memory::extra_bytes(args, case, mask, workers.threads),
-        others: processes
-            .iter()
-            .enumerate()
-            .filter_map(|(at, process)| {
-                let own = others.iter().filter(|other| other.process == at);
-                let fastest = own
-                    .map(|other| (median(&other.costs), &other.operator.name))
-                    .min_by(|a, b| a.0.total_cmp(&b.0))?;
-                Some(Other {
-                    peer: process.peer,
-                    operator: fastest.1.clone(),
-                    cpu_ms: fastest.0 * 1e3,
-                    ratio: fastest.0 / cpu,
-                })
-            })
-            .collect(),
+        others,
     })
 }
 
-/// An operator that may be its library's fastest.
-struct Candidate {
-    process: usize,
-    operator: Operator,
+/// Calls of qkv, and multiply-adds between them.
+#[derive(Default)]
+struct Own {
+    walls: Vec<f64>,
     costs: Vec<f64>,
+    rates: Vec<f64>,
+}
+
+impl Own {
+    /// Runs the case for a while.
+    fn take_turn<T: Float>(
+        &mut self,
+        setting: &Setting<'_, T>,
+        repeats: usize,
+        output: &mut [T],
+    ) -> Result<()>
+    where
+        for<'a> AnyView<'a>: From<View<'a, T>>,
+    {
+        let begin = Instant::now();
+        loop {
+            let cost = setting.cost(repeats, output)?;
+            self.walls.push(cost.wall);
+            self.costs.push(cost.cpu);
+            self.rates.push(setting.workers.fma_burst_rate::<T>()?);
+            interrupt::check()?;
+            if begin.elapsed() >= setting.turn() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<T: Float> Setting<'_, T>
+where
+    for<'a> AnyView<'a>: From<View<'a, T>>,
+{
+    /// How long a turn is.
+    fn turn(&self) -> Duration {
+        Duration::from_millis(self.args.repeat as u64) / ROUNDS
+    }
+
+    /// What so many calls cost, each.
+    fn cost(&self, repeats: usize, output: &mut [T]) -> Result<Cost> {
+        let engine = Error::engine(Names::Given);
+        let inputs = self.data.inputs(self.case).map_err(&engine)?;
+        let attention = self.case.attention(self.data).map_err(&engine)?;
+        let shape = self.case.output();
+        self.workers.cost(repeats, || {
+            let view = ViewMut::new(output, &shape).map_err(&engine)?;
+            forward_into(&attention, &inputs, &self.workers.options, view).map_err(&engine)?;
+            Ok(())
+        })
+    }
 }

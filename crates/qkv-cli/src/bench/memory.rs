@@ -3,9 +3,9 @@
 
 use super::case::Case;
 use super::data::Data;
-use super::workers::Workers;
 use crate::args::{BenchArgs, MaskKind};
 use crate::error::{Error, Names, Result};
+use crate::workers::Workers;
 use qkv::{AnyView, Float, View, ViewMut, forward_into};
 use rayon::ThreadPoolBuilder;
 use std::process::{Command, Stdio};

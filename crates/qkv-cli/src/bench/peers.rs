@@ -20,9 +20,12 @@ const SCRIPT: &str = include_str!("peers.py");
 pub struct Process {
     pub peer: Peer,
     pub version: String,
+    threads: usize,
     child: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
+    /// Whether it has the operators of a case.
+    is_loaded: bool,
 }
 
 /// An operator that computes what qkv computes.
@@ -43,12 +46,12 @@ impl Process {
     /// Starts it and waits until the library is there.
     pub fn start(peer: Peer, threads: usize) -> Result<Process> {
         let python = python();
-        let threads = threads.to_string();
+        let count = threads.to_string();
         let started = Command::new(&python)
-            .args(["-c", SCRIPT, peer.name(), &threads])
-            .env("OMP_NUM_THREADS", &threads)
-            .env("MKL_NUM_THREADS", &threads)
-            .env("OPENBLAS_NUM_THREADS", &threads)
+            .args(["-c", SCRIPT, peer.name(), &count])
+            .env("OMP_NUM_THREADS", &count)
+            .env("MKL_NUM_THREADS", &count)
+            .env("OPENBLAS_NUM_THREADS", &count)
             // Threads that wait sleep, so that their CPU time is work.
             .env("OMP_WAIT_POLICY", "passive")
             .env("GOMP_SPINCOUNT", "0")
@@ -74,11 +77,19 @@ impl Process {
         let mut process = Process {
             peer,
             version: String::new(),
+            threads,
             child,
             ask,
             answers: BufReader::new(answers),
+            is_loaded: false,
         };
-        let hello = process.answer()?;
+        let Some(hello) = process.answer()? else {
+            return Err(absent(format!(
+                "it ended at once; try {} -c 'import {}'",
+                shown(&python),
+                peer.name()
+            )));
+        };
         if let Some(missing) = hello["missing"].as_str() {
             return Err(absent(format!(
                 "{missing} is not installed there: {} -m pip install {}",
@@ -90,24 +101,23 @@ impl Process {
         Ok(process)
     }
 
-    fn answer(&mut self) -> Result<Value> {
+    /// The next answer; `None` if the process has ended.
+    fn answer(&mut self) -> Result<Option<Value>> {
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
         interrupt::check()?; // it has ended by the same Ctrl-C
-        match (read, serde_json::from_str(&line)) {
-            (Ok(_), Ok(value)) => Ok(value),
-            _ => Err(Error::Value {
-                argument: "--against",
-                value: format!("going on with {}, whose process ended,", self.peer.name()),
-                remedy: "there may be too little memory: run fewer cases, or leave it out".into(),
-            }),
-        }
+        Ok(read.ok().and_then(|_| serde_json::from_str(&line).ok()))
     }
 
-    fn request(&mut self, request: &Value) -> Result<Value> {
+    /// As [`answer`](Self::answer); where there is none, another process takes its place.
+    fn request(&mut self, request: &Value) -> Result<Option<Value>> {
         // If it has ended, the answer that is missing says so.
         let _ = writeln!(self.ask, "{request}").and_then(|()| self.ask.flush());
-        self.answer()
+        let answer = self.answer()?;
+        if answer.is_none() {
+            *self = Process::start(self.peer, self.threads)?;
+        }
+        Ok(answer)
     }
 
     /// Builds each operator for a case and keeps those that give what qkv gives; the others go to
@@ -129,6 +139,14 @@ impl Process {
             "causal": case.causal,
             "back": case.back,
         }))?;
+        let Some(answer) = answer else {
+            let name = self.peer.name();
+            left_out.push(format!(
+                "{name}: its process ended, perhaps for want of memory"
+            ));
+            return Ok(Vec::new());
+        };
+        self.is_loaded = true;
         let said = answer["operators"].as_array().cloned().unwrap_or_default();
         let mut operators = Vec::new();
         for (index, said) in said.iter().enumerate() {
@@ -152,12 +170,26 @@ impl Process {
         Ok(operators)
     }
 
-    /// Runs an operator for some seconds: CPU seconds of each call.
+    /// Runs an operator for some seconds: CPU seconds of each call, none if its process ended.
     pub fn time(&mut self, operator: &Operator, seconds: f64) -> Result<Vec<f64>> {
+        if !self.is_loaded {
+            return Ok(Vec::new());
+        }
         let request = json!({"do": "time", "operator": operator.index, "seconds": seconds});
-        let answer = self.request(&request)?;
-        let costs = answer["cpu"].as_array().cloned().unwrap_or_default();
+        let costs = match self.request(&request)? {
+            Some(answer) => answer["cpu"].as_array().cloned().unwrap_or_default(),
+            None => Vec::new(),
+        };
         Ok(costs.iter().filter_map(Value::as_f64).collect())
+    }
+
+    /// Gives the memory of the operators back.
+    pub fn free(&mut self) -> Result<()> {
+        if self.is_loaded {
+            self.is_loaded = false;
+            self.request(&json!({"do": "free"}))?;
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The arrays of a run: which are needed, and how their axes are read.
 
 use crate::args::{InputArgs, LayerArgs};
-use crate::arrays::{Axes, Operand, Reader};
+use crate::arrays::{Axes, Operand, Reader, Stored};
 use crate::error::{Error, Result};
 
 /// q, k and v, or those of the built-in example.
@@ -22,29 +22,49 @@ pub fn operands(
             reader.operand("--k", "1 0; 0 1", k_axes)?,
             reader.operand("--v", "2 0; 0 4", k_axes)?,
         ]),
-        (q, k, v) => {
-            let absent = [("--q", q), ("--k", k), ("--v", v)];
-            let absent: Vec<&str> = absent
-                .iter()
-                .filter(|(_, text)| text.is_none())
-                .map(|(name, _)| *name)
-                .collect();
-            Err(Error::Missing {
-                argument: absent.join(", "),
-                remedy: "give all of --q, --k and --v, or none for the built-in example, \
-                         or --x with weights"
-                    .into(),
-            })
-        }
+        _ => Err(absent(
+            inputs,
+            "give all of --q, --k and --v, or none for the built-in example, or --x with weights",
+        )),
     }
 }
 
-/// Cached keys and values: both or none.
-pub fn past(
+/// q, k and v in the number format that they have.
+pub fn stored(
     inputs: &InputArgs,
     reader: &mut Reader<'_>,
-    axes: Axes,
-) -> Result<Option<(Operand, Operand)>> {
+    q_axes: Axes,
+    k_axes: Axes,
+) -> Result<[Stored; 3]> {
+    let (Some(q), Some(k), Some(v)) = (&inputs.q, &inputs.k, &inputs.v) else {
+        return Err(absent(inputs, "give all of --q, --k and --v"));
+    };
+    Ok([
+        reader.stored("--q", q, q_axes)?,
+        reader.stored("--k", k, k_axes)?,
+        reader.stored("--v", v, k_axes)?,
+    ])
+}
+
+/// Some of q, k and v are missing.
+fn absent(inputs: &InputArgs, remedy: &str) -> Error {
+    let given = [("--q", &inputs.q), ("--k", &inputs.k), ("--v", &inputs.v)];
+    let absent: Vec<&str> = given
+        .iter()
+        .filter(|(_, text)| text.is_none())
+        .map(|(name, _)| *name)
+        .collect();
+    Error::Missing {
+        argument: absent.join(", "),
+        remedy: remedy.into(),
+    }
+}
+
+/// Cached keys and values, as `read` reads them: both or none.
+pub fn past<T>(
+    inputs: &InputArgs,
+    mut read: impl FnMut(&'static str, &str) -> Result<T>,
+) -> Result<Option<(T, T)>> {
     let missing = |argument: &str, other: &str| {
         Err(Error::Missing {
             argument: argument.into(),
@@ -53,10 +73,7 @@ pub fn past(
     };
     match (&inputs.past_k, &inputs.past_v) {
         (None, None) => Ok(None),
-        (Some(k), Some(v)) => Ok(Some((
-            reader.operand("--past-k", k, axes)?,
-            reader.operand("--past-v", v, axes)?,
-        ))),
+        (Some(k), Some(v)) => Ok(Some((read("--past-k", k)?, read("--past-v", v)?))),
         (Some(_), None) => missing("--past-v", "--past-k"),
         (None, Some(_)) => missing("--past-k", "--past-v"),
     }

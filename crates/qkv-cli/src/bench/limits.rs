@@ -1,20 +1,11 @@
-//! The threads that a case runs on, and what this machine can do with them at most.
+//! What work costs, and what this machine can do at most.
 
 use super::clock::{median, thread_seconds};
 use crate::error::{Error, Result};
-use qkv::{Float, Options};
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use crate::workers::Workers;
+use qkv::Float;
 use std::hint::black_box;
-use std::num::NonZeroUsize;
 use std::time::Instant;
-
-/// Some threads.
-pub struct Workers {
-    /// Of more than one thread; one works without handing over.
-    pool: Option<ThreadPool>,
-    pub options: Options,
-    pub threads: usize,
-}
 
 /// What some work took.
 #[derive(Clone, Copy)]
@@ -26,39 +17,6 @@ pub struct Cost {
 }
 
 impl Workers {
-    pub fn new(threads: usize, isa: Option<qkv::Isa>) -> Result<Workers> {
-        let pool = if threads > 1 {
-            let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-            Some(pool.map_err(|_| Error::threads(threads))?)
-        } else {
-            None
-        };
-        Ok(Workers {
-            pool,
-            options: Options {
-                isa,
-                threads: NonZeroUsize::new(threads),
-            },
-            threads,
-        })
-    }
-
-    /// Does it on these threads.
-    pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match &self.pool {
-            Some(pool) => pool.install(work),
-            None => work(),
-        }
-    }
-
-    /// Does it on each thread, with the thread's number.
-    fn each<R: Send>(&self, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
-        match &self.pool {
-            Some(pool) => pool.broadcast(|context| work(context.index())),
-            None => vec![work(0)],
-        }
-    }
-
     /// What it costs to do something so many times, each time.
     pub fn cost(
         &self,

@@ -1,0 +1,201 @@
+//! The results as arrays, in a file or on standard output.
+
+use super::Run;
+use super::progress::Progress;
+use super::slices::Rows;
+use crate::arrays::{Number, dtype_name};
+use crate::error::{Error, Names, Result};
+use crate::{interrupt, output};
+use qkv::{Attention, DType, Element, Inputs, Part};
+use qkv_io::half::{bf16, f16};
+use qkv_io::{Chunk, Encoded, Encoding, Sink, encode};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use std::io;
+
+/// Bytes of weights that are computed at a time by a thread.
+const BYTES_OF_WEIGHTS: usize = 4 << 20;
+
+/// Values that are converted at a time.
+const CONVERTED: usize = 1 << 16;
+
+/// What was computed, and from what.
+pub struct Results<'a, T: Number> {
+    pub run: &'a Run<'a>,
+    /// The number format of q.
+    pub dtype: DType,
+    pub attention: &'a Attention<'a>,
+    pub inputs: &'a Inputs<'a, T>,
+    /// In the layout of q.
+    pub output: &'a [T],
+    pub rows: &'a Rows,
+    pub milliseconds: f64,
+}
+
+impl<T: Number> Results<'_, T>
+where
+    for<'c> Chunk<'c>: From<&'c [T]>,
+{
+    /// The output's axes: those of q, with the width of v.
+    pub fn output_shape(&self) -> Vec<usize> {
+        let mut shape = self.run.arrays.q.shape.clone();
+        let side_by_side = self.run.split && shape.len() < 4;
+        let heads = if side_by_side { self.inputs.heads() } else { 1 };
+        if let Some(width) = shape.last_mut() {
+            *width = heads * self.inputs.value_dim();
+        }
+        shape
+    }
+
+    /// `[batch, heads, queries]`, without the axes that q does not have.
+    fn rows_shape(&self) -> Vec<usize> {
+        let [batch, heads, queries, _] = self.inputs.scores_shape();
+        let heads_apart = usize::from(self.run.split && self.run.arrays.q.shape.len() < 4);
+        match self.run.arrays.q.shape.len() + heads_apart {
+            2 => vec![queries],
+            3 => vec![heads, queries],
+            _ => vec![batch, heads, queries],
+        }
+    }
+
+    /// All shapes by name.
+    pub fn shapes(&self) -> Value {
+        let arrays = &self.run.arrays;
+        json!({
+            "q": arrays.q.shape,
+            "k": arrays.k.shape,
+            "v": arrays.v.shape,
+            "output": self.output_shape(),
+        })
+    }
+
+    /// Writes them all, or nothing.
+    pub fn write(&self, encoding: Encoding, check: impl Fn() -> Result<()>) -> Result<()> {
+        let target = self.run.target;
+        let args = &self.run.args.output;
+        let isa = self.run.workers.options.isa();
+        let mut notes = vec![
+            ("made_by", json!(concat!("qkv ", env!("CARGO_PKG_VERSION")))),
+            ("shapes", self.shapes()),
+            ("dtype", json!(dtype_name(self.dtype))),
+            ("path", json!(isa.map_err(Error::about("--isa"))?.name())),
+            ("empty_rows", json!(self.rows.empty)),
+        ];
+        if target.file.is_none() {
+            // A file has the same bytes for the same numbers.
+            notes.push(("threads", json!(self.run.workers.threads)));
+            notes.push(("ms", json!(self.milliseconds)));
+        }
+        let output_shape = self.output_shape();
+        let rows_shape = self.rows_shape();
+        let mut weights_shape = rows_shape.clone();
+        weights_shape.push(self.inputs.keys());
+        // What ends the writing, if it is not the system.
+        let mut fault = None;
+        let mut arrays = vec![Encoded {
+            name: "output",
+            dtype: dtype_name(self.dtype),
+            shape: &output_shape,
+            values: Box::new(|sink| self.output(sink)),
+        }];
+        if args.lse {
+            arrays.push(Encoded {
+                name: "lse",
+                dtype: dtype_name(<T as Element>::DTYPE),
+                shape: &rows_shape,
+                values: Box::new(|sink| {
+                    self.rows.lse.chunks(CONVERTED).try_for_each(|values| {
+                        let values: Vec<T> = values.iter().map(|&x| T::from_f64(x)).collect();
+                        sink(values[..].into())
+                    })
+                }),
+            });
+        }
+        if args.weights {
+            arrays.push(Encoded {
+                name: "weights",
+                dtype: dtype_name(T::DTYPE),
+                shape: &weights_shape,
+                values: Box::new(|sink| {
+                    // The weights are made of the inputs too.
+                    let done = self.weights(sink)?.and_then(|()| check());
+                    done.map_err(|error| {
+                        fault = Some(error);
+                        io::Error::other("not written")
+                    })
+                }),
+            });
+        }
+        let written = match &target.file {
+            Some(file) => {
+                qkv_io::write_file_with(file, |out| encode(out, encoding, arrays, &notes))
+                    .map_err(Error::io("-o"))
+            }
+            None => output::print_with(|out| encode(out, encoding, arrays, &notes)),
+        };
+        match fault {
+            Some(fault) => Err(fault),
+            None => written,
+        }
+    }
+
+    /// The output in the number format of q.
+    fn output(&self, sink: &mut Sink<'_>) -> io::Result<()> {
+        self.output.chunks(CONVERTED).try_for_each(|values| {
+            let rounded = values.iter().map(|x| x.to_f64());
+            match self.dtype {
+                DType::F16 => {
+                    let values: Vec<f16> = rounded.map(Element::from_f64).collect();
+                    sink(Chunk::F16(&values))
+                }
+                DType::Bf16 => {
+                    let values: Vec<bf16> = rounded.map(Element::from_f64).collect();
+                    sink(Chunk::Bf16(&values))
+                }
+                DType::F32 | DType::F64 => sink(values.into()),
+            }
+        })
+    }
+
+    /// The weights, some rows at a time; the inner error is not of the system.
+    fn weights(&self, sink: &mut Sink<'_>) -> io::Result<Result<()>> {
+        let [batch, heads, queries, keys] = self.inputs.scores_shape();
+        let step = (BYTES_OF_WEIGHTS / (keys * size_of::<T>()).max(1)).clamp(1, queries.max(1));
+        let parts: Vec<Part> = (0..batch)
+            .flat_map(|b| (0..heads).map(move |h| (b, h)))
+            .flat_map(|(b, h)| {
+                (0..queries).step_by(step).map(move |start| Part {
+                    batch: b..b + 1,
+                    heads: h..h + 1,
+                    queries: start..(start + step).min(queries),
+                    keys: 0..keys,
+                })
+            })
+            .collect();
+        let workers = self.run.workers;
+        let progress = Progress::new(
+            (batch * heads * queries) as u64,
+            "weights",
+            self.run.shows_progress(parts.len() / workers.threads),
+        );
+        let one = |part: &Part| qkv::weights(self.attention, self.inputs, &workers.options, part);
+        for parts in parts.chunks(workers.threads) {
+            if let Err(error) = interrupt::check() {
+                return Ok(Err(error));
+            }
+            let found: qkv::Result<Vec<_>> = match parts {
+                [part] => one(part).map(|weights| vec![weights]),
+                parts => workers.run(|| parts.par_iter().map(one).collect()),
+            };
+            match found.map_err(Error::engine(Names::Given)) {
+                Err(error) => return Ok(Err(error)),
+                Ok(found) => found
+                    .iter()
+                    .try_for_each(|weights| sink(weights.data().into()))?,
+            }
+            let rows = parts.iter().map(|part| part.queries.len() as u64);
+            progress.add(rows.sum());
+        }
+        Ok(Ok(()))
+    }
+}
