@@ -32,6 +32,7 @@ impl Workers {
             options: Options {
                 isa,
                 threads: NonZeroUsize::new(threads),
+                ..Options::default()
             },
             threads,
         })

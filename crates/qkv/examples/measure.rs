@@ -1,7 +1,8 @@
 //! How fast the fast path is on this machine, as a share of what its arithmetic could do.
 //!
 //! ```text
-//! cargo run --release --example measure -- [CASE…] [--threads N] [--f64] [--repeat MILLISECONDS]
+//! cargo run --release --example measure -- [CASE…] [--threads N] [--f64] [--any-order]
+//!     [--repeat MILLISECONDS]
 //! ```
 //!
 //! A case is one of those below, or seven sizes as they are written there: `1,8,8,77,4096,40,40`.
@@ -80,17 +81,20 @@ const fn case(name: &'static str, shape: [usize; 7], kind: Kind) -> Case {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut names = Vec::new();
     let (mut threads, mut double, mut milliseconds) = (1, false, 400);
+    let mut reproducible = true;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match &argument[..] {
             "--threads" => threads = arguments.next().unwrap_or_default().parse()?,
             "--repeat" => milliseconds = arguments.next().unwrap_or_default().parse()?,
             "--f64" => double = true,
+            "--any-order" => reproducible = false,
             _ => names.push(argument),
         }
     }
     let options = Options {
         threads: Some(NonZeroUsize::new(threads).ok_or("--threads 0")?),
+        reproducible,
         ..Options::default()
     };
     println!(

@@ -11,13 +11,13 @@ mod support;
 
 use guard::{Edge, Pages};
 use qkv::{
-    AnyView, Attention, Bias, Float, Inputs, Isa, Mask, Part, View, ViewMut, forward_into,
+    AnyView, Attention, Bias, Float, Inputs, Isa, Mask, Options, Part, View, ViewMut, forward_into,
     forward_with, scores, weights,
 };
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use support::{
-    AnyArray, Array, Call, Gap, LAYOUTS, Layout, Random, Typed, isas, options, same_bits, times,
+    AnyArray, Array, Call, Gap, LAYOUTS, Layout, Random, Typed, both_orders, isas, same_bits, times,
 };
 
 /// An array whose data is at the edge of a page.
@@ -51,8 +51,19 @@ fn compute<T: Float + Gap + Default>(
     (isa, threads): (Isa, usize),
     layout: Layout,
 ) {
+    for options in both_orders(call, isa, threads) {
+        compute_with(call, typed, edge, options, layout);
+    }
+}
+
+fn compute_with<T: Float + Gap + Default>(
+    call: &Call,
+    typed: &Typed<T>,
+    edge: Edge,
+    options: Options,
+    layout: Layout,
+) {
     let (attention, inputs) = (call.attention(typed), typed.inputs());
-    let options = options(isa, threads);
     let Ok(expected) = forward_with(&attention, &inputs, &options) else {
         return; // rows without a key, where that is an error
     };

@@ -8,7 +8,7 @@ use super::ahead::Ahead;
 use super::call::Call;
 use super::real::{Float, Real};
 use super::simd::{
-    Aligned, BLOCK, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
+    Aligned, BLOCK, Dots, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
 };
 use super::state::State;
 use super::visible::{Sight, Stretch};
@@ -227,7 +227,7 @@ impl<T: Float> Scratch<T> {
         ahead: &mut Ahead<'_, T>,
     ) -> bool {
         let Range { start, end } = self.seen;
-        if !self.alike || start >= end || end > BLOCK || !call.is_plain() {
+        if call.by_dots || !self.alike || start >= end || end > BLOCK || !call.is_plain() {
             return false;
         }
         let first = head.stretch.keys.start;
@@ -366,7 +366,7 @@ impl<T: Float> Scratch<T> {
             }));
         }
         self.corrections.resize(self.rows.len(), T::ONE);
-        if packed.is_none() {
+        if packed.is_none() && !call.by_dots {
             let end = Span::union(&self.spans).to;
             let k = self.k.get(BLOCK * call.inputs.head_dim());
             pack(call, head, first..first + end, &mut self.spare, k);
@@ -383,23 +383,32 @@ impl<T: Float> Scratch<T> {
         rows: Range<usize>,
     ) {
         let width = call.inputs.head_dim();
+        let count = self.rows.len();
+        let q = in_place(call, head, &self.rows[rows.clone()]).unwrap_or_else(|| {
+            let q = &*self.q.get(count * width); // gathered by `take_rows`
+            Rows::new(q, 0, width as isize, count, width).part(rows.clone())
+        });
+        let spans = &self.spans[rows.clone()];
+        let x = self.x.get(rows.len() * STRIDE);
+        if call.by_dots {
+            let keys = Span::union(spans);
+            let start = head.stretch.keys.start + block * BLOCK;
+            let range = start + keys.from..start + keys.to;
+            let each = |k: Rows<'_, T>, skipped| {
+                let from = keys.from + skipped;
+                let to = from + k.count();
+                let keys = Span { from, to };
+                (call.kernels.dots)(&Dots { q, spans, keys, k }, x);
+            };
+            let (batch, kv_head) = (head.batch, head.kv_head);
+            call.k().rows(batch, kv_head, range, &mut self.spare, each);
+            return;
+        }
         let k = match packed {
             Some(packed) => &packed.tiles[block * BLOCK * width..],
             None => self.k.get(BLOCK * width),
         };
-        let q = in_place(call, head, &self.rows[rows.clone()]).unwrap_or_else(|| {
-            let count = self.rows.len();
-            let q = &*self.q.get(count * width); // gathered by `take_rows`
-            Rows::new(q, 0, width as isize, count, width).part(rows.clone())
-        });
-        (call.kernels.scores)(
-            &Scores {
-                q,
-                spans: &self.spans[rows.clone()],
-                k,
-            },
-            self.x.get(rows.len() * STRIDE),
-        );
+        (call.kernels.scores)(&Scores { q, spans, k }, x);
     }
 }
 

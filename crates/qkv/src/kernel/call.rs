@@ -7,6 +7,9 @@ use crate::attention::{Attention, Bias, Inputs, Sinks};
 use crate::view::{AnyView, Element, View};
 use std::ops::Range;
 
+/// Queries of a key and value head up to which reading keys as they lie is faster than turning them.
+const MOST_BY_DOTS: usize = 2;
+
 /// A checked call.
 pub(super) struct Call<'a, T: Real> {
     pub(super) attention: &'a Attention<'a>,
@@ -15,6 +18,8 @@ pub(super) struct Call<'a, T: Real> {
     pub(super) visible: Visible<'a>,
     /// Query heads of a key and value head.
     pub(super) group: usize,
+    /// Whether scores are summed as `dots` does: for calls of very few queries, if allowed.
+    pub(super) by_dots: bool,
     /// What queries are multiplied by: 1, or −1 or 0 where the scale's sign is.
     pub(super) sign: T,
     /// The exponent is (x − max)·c.
@@ -34,7 +39,12 @@ struct Bending<'a, T> {
 
 impl<'a, T: Float> Call<'a, T> {
     /// The options must have passed [`Attention::check`] for these inputs.
-    pub(super) fn new(attention: &'a Attention<'a>, inputs: Inputs<'a, T>, isa: Isa) -> Self {
+    pub(super) fn new(
+        attention: &'a Attention<'a>,
+        inputs: Inputs<'a, T>,
+        isa: Isa,
+        reproducible: bool,
+    ) -> Self {
         let shape = inputs.scores_shape();
         let scale = attention.scale.factor(inputs.head_dim());
         let bias = attention.bias.and_then(|Bias(view)| view.broadcast(shape));
@@ -62,12 +72,14 @@ impl<'a, T: Float> Call<'a, T> {
                 (T::from_f64(scale.signum()), c, scale.abs(), None)
             }
         };
+        let group = inputs.heads() / inputs.kv_heads().max(1);
         Call {
             attention,
             inputs,
             kernels: T::kernels(isa),
             visible: Visible::new(attention, &inputs),
-            group: inputs.heads() / inputs.kv_heads().max(1),
+            group,
+            by_dots: !reproducible && group * inputs.queries() <= MOST_BY_DOTS,
             sign,
             c,
             natural,

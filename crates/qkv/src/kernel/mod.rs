@@ -18,7 +18,7 @@
 //! threads, batch, strides or how many queries there are, and a dropped key changes nothing: so
 //! for one instruction set a row always has the same bits. Decoding a token equals the row of a
 //! prefill, chunked prefill equals one shot. Left padding moves keys, and dropout goes by the
-//! batch entry, so both are outside this promise.
+//! batch entry, so both are outside this promise. [`Options::reproducible`] can give it up.
 //!
 //! Working memory is one packed copy of some heads' keys and the scores of 96 queries × 256 keys
 //! a thread.
@@ -143,7 +143,7 @@ pub fn forward_into<T: Float>(
             });
         }
     }
-    let call = Call::new(attention, *inputs, options.isa()?);
+    let call = Call::new(attention, *inputs, options.isa()?, options.reproducible);
     let mut lse = Tensor::filled(&[batch, heads, queries], f64::NEG_INFINITY);
     let empty_rows = forward::forward(&call, output, lse.data_mut(), options);
     match empty_rows.first() {

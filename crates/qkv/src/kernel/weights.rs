@@ -114,7 +114,7 @@ fn recompute<T: Float>(
 ) -> Result<Tensor<T>> {
     attention.check(inputs)?;
     part.check(inputs)?;
-    let call = Call::new(attention, *inputs, options.isa()?);
+    let call = Call::new(attention, *inputs, options.isa()?, options.reproducible);
     let dropped = if weigh { T::ZERO } else { T::NEG_INFINITY };
     let mut result = Tensor::filled(&part.shape(), dropped);
     let data = result.data_mut();

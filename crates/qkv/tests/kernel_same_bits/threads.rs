@@ -1,8 +1,9 @@
 //! Calls large enough to be shared out, in every way that there is.
 
-use super::support::{Array, Call, Gap, Layout, Random, isas, options, same_bits, times};
-use qkv::{Causal, EmptyRows, Float, Isa, forward_with};
+use super::support::{Array, Call, Gap, Layout, Random, both_orders, isas, same_bits, times};
+use qkv::{Causal, EmptyRows, Float, Isa, Options, forward_with};
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::num::NonZeroUsize;
 
 fn pool() -> ThreadPool {
     ThreadPoolBuilder::new().num_threads(5).build().unwrap()
@@ -11,18 +12,24 @@ fn pool() -> ThreadPool {
 fn check<T: Float + Gap>(call: &Call, pool: &ThreadPool, isa: Isa) {
     let typed = call.typed::<T>([Layout::Plain; 3]);
     let (attention, inputs) = (call.attention(&typed), typed.inputs());
-    let one = forward_with(&attention, &inputs, &options(isa, 1)).unwrap();
-    for threads in [2, 3, 5] {
-        let many = pool.install(|| forward_with(&attention, &inputs, &options(isa, threads)));
-        let many = many.unwrap();
-        assert!(
-            same_bits(one.output.data(), many.output.data())
-                && same_bits(one.lse.data(), many.lse.data())
-                && one.empty_rows == many.empty_rows,
-            "{isa:?} {:?}, {threads} threads: {}",
-            T::DTYPE,
-            call.describe()
-        );
+    for order in both_orders(call, isa, 1) {
+        let one = forward_with(&attention, &inputs, &order).unwrap();
+        for threads in [2, 3, 5] {
+            let options = Options {
+                threads: NonZeroUsize::new(threads),
+                ..order
+            };
+            let many = pool.install(|| forward_with(&attention, &inputs, &options));
+            let many = many.unwrap();
+            assert!(
+                same_bits(one.output.data(), many.output.data())
+                    && same_bits(one.lse.data(), many.lse.data())
+                    && one.empty_rows == many.empty_rows,
+                "{options:?} {:?}: {}",
+                T::DTYPE,
+                call.describe()
+            );
+        }
     }
 }
 
@@ -48,6 +55,7 @@ fn threads_change_no_bit() {
         ([1, 4, 2, 300, 300, 33, 20], true),  // waves of heads
         ([3, 4, 4, 130, 170, 16, 40], false), // head by head
         ([1, 3, 1, 1, 9000, 64, 48], false),  // chunks of keys
+        ([1, 2, 2, 1, 9000, 40, 24], false),  // the same, in any order too
         ([2, 2, 1, 3, 5000, 40, 64], true),   // chunks of keys, several queries
         ([16, 4, 2, 1, 700, 32, 32], false),  // boxes without packing
         ([1, 2, 1, 500, 2500, 24, 24], true), // several chunks in one block

@@ -2,7 +2,7 @@
 
 use super::array::{Array, Gap, Layout};
 use super::call::{Call, Typed};
-use super::{isas, options};
+use super::{both_orders, isas};
 use qkv::{DType, Element, Float, Isa, Output, bound, definition, forward_with};
 
 /// The definition's result.
@@ -100,12 +100,14 @@ impl Expected {
         let typed: Typed<T> = call.typed(layouts);
         for isa in isas() {
             let (attention, inputs) = (call.attention(&typed), typed.inputs());
-            let found = forward_with(&attention, &inputs, &options(isa, threads));
-            let worst = self.difference(call, found, ratios.of::<T>(isa));
-            worst.map_err(|what| {
-                let dtype = T::DTYPE;
-                format!("{isa:?} {dtype:?} {layouts:?} {what}: {}", call.describe())
-            })?;
+            for options in both_orders(call, isa, threads) {
+                let found = forward_with(&attention, &inputs, &options);
+                let worst = self.difference(call, found, ratios.of::<T>(isa));
+                worst.map_err(|what| {
+                    let (dtype, call) = (T::DTYPE, call.describe());
+                    format!("{options:?} {dtype:?} {layouts:?} {what}: {call}")
+                })?;
+            }
         }
         Ok(())
     }

@@ -28,6 +28,22 @@ pub fn options(isa: Isa, threads: usize) -> Options {
     Options {
         isa: Some(isa),
         threads: NonZeroUsize::new(threads),
+        ..Options::default()
+    }
+}
+
+/// The same, and where it makes a difference, without reproducible sums too.
+pub fn both_orders(call: &Call, isa: Isa, threads: usize) -> Vec<Options> {
+    let default = options(isa, threads);
+    let any_order = Options {
+        reproducible: false,
+        ..default
+    };
+    let few = call.q.shape[1] * call.q.shape[2] <= 2 * call.k.shape[1];
+    if few {
+        vec![default, any_order]
+    } else {
+        vec![default]
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `vector` | one register; exp and tanh on it |
 //! | `avx512`, `avx2`, `portable` | registers of an instruction set |
 //! | `pack`, `scores`, `softmax`, `values` | the stages, for any register |
+//! | `dots` | scores of very few queries, summed in another order |
 //! | `rows` | strided rows, aligned memory |
 //! | `pages` | memory on large pages |
 //! | `logarithm` | natural logarithms |
@@ -20,6 +21,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod dots;
 mod limit;
 mod logarithm;
 mod pack;
@@ -34,6 +36,7 @@ mod tests;
 mod values;
 mod vector;
 
+pub use dots::Dots;
 pub use pack::{TILE, packed_len};
 pub use pages::Pages;
 pub use rows::{Aligned, Rows};
@@ -169,6 +172,8 @@ pub struct Kernels<T: 'static> {
     pub all_finite: fn(Rows<'_, T>) -> bool,
     /// Scores of a block; see `scores`.
     pub scores: fn(&Scores<'_, T>, &mut [T]),
+    /// Scores of very few queries in another order; see `dots`.
+    pub dots: fn(&Dots<'_, T>, &mut [T]),
     /// Scale, softcap, biases and masks of one row; see [`Bend`].
     pub bend: fn(&Bend<'_, T>, &mut [T]),
     /// Exponentials of a block; see `softmax`.
@@ -198,6 +203,7 @@ macro_rules! kernels {
                 fn pack(rows: Rows<'_, $t>, out: &mut [$t]) -> () = pack::run::<$v>;
                 fn all_finite(rows: Rows<'_, $t>) -> bool = pack::all_finite::<$v>;
                 fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$v, $sr, $sn>;
+                fn dots(args: &Dots<'_, $t>, out: &mut [$t]) -> () = dots::run::<$v>;
                 fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = softmax::bend::<$v>;
                 fn softmax(args: &mut Softmax<'_, $t>) -> () = softmax::run::<$v, $vr>;
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
@@ -209,7 +215,7 @@ macro_rules! kernels {
                 fn burn(rounds: usize) -> u64 = limit::run::<$v>;
             );
             Kernels {
-                tile_rows: $vr, pack, all_finite, scores, bend, softmax, correction, totals,
+                tile_rows: $vr, pack, all_finite, scores, dots, bend, softmax, correction, totals,
                 values, add, finish, logarithms, burn,
             }
         };

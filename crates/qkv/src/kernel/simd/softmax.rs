@@ -292,7 +292,10 @@ pub(super) unsafe fn totals<V: Vector>(lanes: &[[V::T; TILE]], to: &mut [V::T]) 
 /// Joins the first N of the 16 numbers of each of `LANES` rows: n with n + N/2, then n with
 /// n + N/4, and so on; lane i is row i's.
 #[inline(always)]
-unsafe fn across<V: Vector, const N: usize>(rows: *const V::T, join: impl Fn(V, V) -> V) -> V {
+pub(super) unsafe fn across<V: Vector, const N: usize>(
+    rows: *const V::T,
+    join: impl Fn(V, V) -> V,
+) -> V {
     let mut turned = [V::T::ZERO; TILE * TILE];
     // SAFETY: the caller has the rows; N ≤ 16 columns of 16 numbers fit.
     unsafe {
