@@ -66,7 +66,7 @@ pub(super) fn forward<T: Float>(
                 work_on_boxes(call, &desk, usize::MAX, &[], &empty);
             });
         }
-    } else if threads == 1 || groups >= 4 * threads || groups.is_multiple_of(threads) {
+    } else if shares_evenly(groups, threads) {
         let whole = [Strip::new(0..queries, call.group, call.group, queries)];
         let desk = Desk::new(output, lse, call.group, &whole);
         share(threads, || by_head(call, &desk, strips, threads, &empty));
@@ -77,6 +77,11 @@ pub(super) fn forward<T: Float>(
     let mut empty = empty.into_inner().unwrap_or_else(PoisonError::into_inner);
     empty.sort_unstable();
     empty
+}
+
+/// Whether threads that take whole groups of heads are idle for less than a twentieth of the time.
+fn shares_evenly(groups: usize, threads: usize) -> bool {
+    20 * groups >= 19 * threads * groups.div_ceil(threads)
 }
 
 /// The work of a call, in floating-point operations; an upper bound where keys are dropped.
