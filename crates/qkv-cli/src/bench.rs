@@ -16,7 +16,7 @@ mod table;
 pub use case::{CASES, Case};
 
 use crate::args::{BenchArgs, Dtype, MaskKind, Mode, Peer};
-use crate::error::{Error, Result};
+use crate::error::{Error, Names, Result};
 use crate::workers::{self, Workers};
 use crate::{interrupt, output};
 use data::Data;
@@ -126,7 +126,7 @@ impl Bench<'_> {
         for<'a> Chunk<'a>: From<&'a [T]>,
     {
         if self.args.extra_bytes {
-            let workers = Workers::new(self.args.threads[0], self.args.engine.isa)?;
+            let workers = Workers::new(self.args.threads[0], &self.args.engine)?;
             return memory::print::<T>(self.cases[0], self.masks[0], &workers);
         }
         interrupt::watch();
@@ -148,7 +148,7 @@ impl Bench<'_> {
         let (mut records, mut left_out) = (Vec::new(), Vec::new());
         for &case in &self.cases {
             for &mask in &self.masks {
-                let data = Data::<T>::new(case, mask);
+                let data = Data::<T>::new(case, mask).map_err(Error::engine(Names::Given))?;
                 if let Some(folder) = &shared {
                     peers::write(case, &data, folder.path())?;
                 }
@@ -188,7 +188,7 @@ impl Bench<'_> {
     }
 
     fn group<T: Float>(&self, threads: usize) -> Result<Group> {
-        let workers = Workers::new(threads, self.args.engine.isa)?;
+        let workers = Workers::new(threads, &self.args.engine)?;
         let processes = self.peers.iter().map(|&peer| Process::start(peer, threads));
         Ok(Group {
             fma_rate: workers.fma_rate::<T>()?,

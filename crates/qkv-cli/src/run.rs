@@ -30,7 +30,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let drawn = args.attention.dropout.is_some();
     options::refuse_idle_seed(&args.attention, drawn, "--dropout")?;
     let threads = args.threads.unwrap_or_else(workers::cores);
-    let workers = Workers::new(threads, args.engine.isa)?;
+    let workers = Workers::new(threads, &args.engine)?;
     workers.options.isa().map_err(Error::about("--isa"))?;
     let mut stdin = io::stdin().lock();
     let mut reader = Reader::in_place(&mut stdin);

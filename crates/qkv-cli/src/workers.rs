@@ -1,5 +1,6 @@
 //! The threads that something is computed on.
 
+use crate::args::EngineArgs;
 use crate::error::{Error, Result};
 use qkv::Options;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -20,7 +21,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    pub fn new(threads: usize, isa: Option<qkv::Isa>) -> Result<Workers> {
+    pub fn new(threads: usize, engine: &EngineArgs) -> Result<Workers> {
         let pool = if threads > 1 {
             let pool = ThreadPoolBuilder::new().num_threads(threads).build();
             Some(pool.map_err(|_| Error::threads(threads))?)
@@ -30,9 +31,9 @@ impl Workers {
         Ok(Workers {
             pool,
             options: Options {
-                isa,
+                isa: engine.isa,
                 threads: NonZeroUsize::new(threads),
-                ..Options::default()
+                reproducible: !engine.any_order,
             },
             threads,
         })

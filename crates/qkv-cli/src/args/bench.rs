@@ -13,8 +13,8 @@ pub struct BenchArgs {
     ///
     /// encoder-long, bert-short, vision: an encoder's; prefill-1k, prefill-4k, long-16k: causal,
     /// with shared key and value heads; window-4k: 512 keys back; mla-1k: d_k 192, d_v 128; cross,
-    /// cross-img: 77 text tokens and an image; decode-1, decode-batch: one query against a cache;
-    /// tiny-2, tiny-16: the cost of a call.
+    /// cross-img: 77 text tokens and an image; decode-1, decode-batch: one query against many keys,
+    /// with -cache in a cache of qkv; tiny-2, tiny-16: the cost of a call.
     #[arg(long, value_name = "CASE,...", value_parser = values::case, value_delimiter = ',', help_heading = "What")]
     pub case: Vec<&'static Case>,
     /// Mask over all scores, with commas between: none, bool, float
@@ -40,7 +40,7 @@ pub struct BenchArgs {
     /// Numbers of threads, with commas between; 1 if left out
     #[arg(long, value_name = "N,...", value_parser = values::count, value_delimiter = ',', default_value = "1", hide_default_value = true, allow_negative_numbers = true, help_heading = "Computing")]
     pub threads: Vec<usize>,
-    /// Instruction set.
+    /// Instruction set, order of sums.
     #[command(flatten)]
     pub engine: EngineArgs,
     /// Milliseconds that each case is repeated for

@@ -4,7 +4,7 @@ use super::values;
 use clap::Args;
 use qkv::Isa;
 
-/// The instruction set.
+/// Instruction set, order of sums.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Computing")]
 pub struct EngineArgs {
@@ -14,4 +14,10 @@ pub struct EngineArgs {
     /// The environment variable QKV_ISA says the same for all runs.
     #[arg(long, value_name = "ISA", value_parser = values::isa)]
     pub isa: Option<Isa>,
+    /// Lets one or two queries a key and value head sum scores in another order, which is faster
+    ///
+    /// It gives up that a query alone has the bits of the same query among others: a decoded token
+    /// is then the row of a prefill within rounding only. Threads and batches change no bit still.
+    #[arg(long)]
+    pub any_order: bool,
 }

@@ -23,7 +23,7 @@ pub struct RunArgs {
     /// Threads at most; as many as there are cores if left out
     #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true, help_heading = "Computing")]
     pub threads: Option<usize>,
-    /// Instruction set.
+    /// Instruction set, order of sums.
     #[command(flatten)]
     pub engine: EngineArgs,
     /// Results.

@@ -15,6 +15,8 @@ pub struct Case {
     pub causal: bool,
     /// Keys seen before the own position, if not all.
     pub back: Option<usize>,
+    /// Whether keys and values lie in a [`qkv::Cache`].
+    pub cache: bool,
 }
 
 /// All cases.
@@ -34,6 +36,8 @@ pub const CASES: &[Case] = &[
     causal("mla-1k", [1, 16, 16, 1024, 1024, 192, 128]),
     full("decode-1", [1, 32, 8, 1, 4096, 128, 128]),
     full("decode-batch", [16, 32, 8, 1, 2048, 128, 128]),
+    cached("decode-1-cache", [1, 32, 8, 1, 4096, 128, 128]),
+    cached("decode-batch-cache", [16, 32, 8, 1, 2048, 128, 128]),
     full("tiny-2", [1, 1, 1, 2, 2, 2, 2]),
     full("tiny-16", [1, 4, 4, 16, 16, 32, 32]),
 ];
@@ -44,6 +48,14 @@ const fn full(name: &'static str, shape: [usize; 7]) -> Case {
         shape,
         causal: false,
         back: None,
+        cache: false,
+    }
+}
+
+const fn cached(name: &'static str, shape: [usize; 7]) -> Case {
+    Case {
+        cache: true,
+        ..full(name, shape)
     }
 }
 

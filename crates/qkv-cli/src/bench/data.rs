@@ -2,13 +2,15 @@
 
 use super::case::Case;
 use crate::args::MaskKind;
-use qkv::{Float, Inputs, View};
+use qkv::{Cache, Float, Inputs, Result, View};
 
 /// Arrays of one case.
-pub struct Data<T> {
+pub struct Data<T: Float> {
     pub q: Vec<T>,
     pub k: Vec<T>,
     pub v: Vec<T>,
+    /// k and v, where the case has a cache.
+    pub cache: Option<Cache<T>>,
     /// True keeps; key 0 always, so that no row is empty.
     pub keep: Option<Vec<bool>>,
     /// Added to the scores.
@@ -17,7 +19,7 @@ pub struct Data<T> {
 
 impl<T: Float> Data<T> {
     /// Draws them.
-    pub fn new(case: &Case, mask: MaskKind) -> Data<T> {
+    pub fn new(case: &Case, mask: MaskKind) -> Result<Data<T>> {
         let count = |shape: &[usize]| shape.iter().product::<usize>();
         let numbers = |seed, shape: &[usize]| -> Vec<T> {
             let mut random = Random(seed);
@@ -26,10 +28,21 @@ impl<T: Float> Data<T> {
                 .collect()
         };
         let [_, keys] = case.mask();
-        Data {
+        let (k, v) = (numbers(2, &case.k()), numbers(3, &case.v()));
+        let cache = if case.cache {
+            let [batch, kv_heads, _, d_k] = case.k();
+            let [_, _, _, d_v] = case.v();
+            let mut cache = Cache::new(batch, kv_heads, d_k, d_v);
+            cache.append(View::new(&k, &case.k())?, View::new(&v, &case.v())?)?;
+            Some(cache)
+        } else {
+            None
+        };
+        Ok(Data {
             q: numbers(1, &case.q()),
-            k: numbers(2, &case.k()),
-            v: numbers(3, &case.v()),
+            k,
+            v,
+            cache,
             keep: (mask == MaskKind::Bool).then(|| {
                 let mut random = Random(4);
                 let cells = 0..count(&case.mask());
@@ -38,16 +51,20 @@ impl<T: Float> Data<T> {
                     .collect()
             }),
             bias: (mask == MaskKind::Float).then(|| numbers(5, &case.mask())),
-        }
+        })
     }
 
     /// q, k and v.
-    pub fn inputs(&self, case: &Case) -> qkv::Result<Inputs<'_, T>> {
-        Inputs::new(
-            View::new(&self.q, &case.q())?,
-            View::new(&self.k, &case.k())?,
-            View::new(&self.v, &case.v())?,
-        )
+    pub fn inputs(&self, case: &Case) -> Result<Inputs<'_, T>> {
+        let q = View::new(&self.q, &case.q())?;
+        match &self.cache {
+            Some(cache) => cache.inputs(q),
+            None => Inputs::new(
+                q,
+                View::new(&self.k, &case.k())?,
+                View::new(&self.v, &case.v())?,
+            ),
+        }
     }
 }
 

@@ -25,7 +25,7 @@ const SHORTEST: f64 = 2e-3;
 const CALL: f64 = 10e-6;
 
 /// What is measured, and with whom.
-pub struct Setting<'a, T> {
+pub struct Setting<'a, T: Float> {
     pub args: &'a BenchArgs,
     pub case: &'static Case,
     pub mask: MaskKind,

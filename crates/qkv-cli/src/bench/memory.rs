@@ -21,6 +21,9 @@ pub fn extra_bytes(args: &BenchArgs, case: &Case, mask: MaskKind, threads: usize
     if let Some(isa) = args.engine.isa {
         command.args(["--isa", isa.name()]);
     }
+    if args.engine.any_order {
+        command.arg("--any-order");
+    }
     let output = command.stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     text.trim().parse().ok()
@@ -32,7 +35,7 @@ where
     for<'a> AnyView<'a>: From<View<'a, T>>,
 {
     let engine = Error::engine(Names::Given);
-    let data = Data::<T>::new(case, mask);
+    let data = Data::<T>::new(case, mask).map_err(&engine)?;
     let inputs = data.inputs(case).map_err(&engine)?;
     let attention = case.attention(&data).map_err(&engine)?;
     // Written to, so that it is in memory already.

@@ -6,17 +6,24 @@ use crate::args::Peer;
 /// The columns' names; `peers` have one each.
 pub fn head(peers: &[Peer]) -> String {
     let mut line = format!(
-        "{:<12} {:<5} {:>2} {:>9} {:>9} {:>8} {:>6} {:<4} {:>9}",
+        "{:<18} {:<5} {:>2} {:>8} {:>8} {:>7} {:>6} {:<3} {:>8}",
         "case", "mask", "T", "ms", "cpu ms", "GFLOP/s", "share", "of", "extra"
     );
     for peer in peers {
-        line += &format!(" {:>1$}", peer.name(), column(*peer));
+        line += &format!(" {:>1$}", heading(*peer), column(*peer));
     }
     line
 }
 
+fn heading(peer: Peer) -> &'static str {
+    match peer {
+        Peer::Onnxruntime => "ort",
+        peer => peer.name(),
+    }
+}
+
 fn column(peer: Peer) -> usize {
-    peer.name().len().max(6)
+    heading(peer).len().max(6)
 }
 
 /// One case.
@@ -31,7 +38,7 @@ pub fn row(record: &Record, peers: &[Peer]) -> String {
     };
     let extra = record.extra_bytes.map_or_else(|| "?".into(), size);
     let mut line = format!(
-        "{:<12} {:<5} {:>2} {:>9} {:>9} {:>8.1} {share:>6} {limit:<4} {extra:>9}",
+        "{:<18} {:<5} {:>2} {:>8} {:>8} {:>7.1} {share:>6} {limit:<3} {extra:>8}",
         record.case,
         record.mask.name(),
         record.threads,
@@ -47,7 +54,7 @@ pub fn row(record: &Record, peers: &[Peer]) -> String {
     line
 }
 
-/// Four digits, and never more than nine characters.
+/// Four digits, and never more than eight characters.
 fn milliseconds(ms: f64) -> String {
     let decimals = match ms {
         ms if ms >= 1000.0 => 0,
@@ -83,7 +90,8 @@ pub fn foot(records: &[Record], peers: &[Peer]) -> Vec<String> {
         return lines;
     }
     lines.push(
-        "A ratio is the other's CPU time divided by qkv's: above 1, qkv is faster.".to_owned(),
+        "A ratio is the other's CPU time divided by qkv's: above 1, qkv is faster. ort: onnxruntime."
+            .to_owned(),
     );
     let mut threads: Vec<usize> = records.iter().map(|record| record.threads).collect();
     threads.sort_unstable();

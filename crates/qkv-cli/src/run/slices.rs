@@ -258,6 +258,7 @@ impl Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::EngineArgs;
     use qkv::{Documents, Dropout, Isa, Window};
 
     /// Numbers between −1 and 1.
@@ -280,7 +281,11 @@ mod tests {
         work: f64,
         swapped: bool,
     ) -> (Vec<f32>, Rows, usize) {
-        let workers = Workers::new(1, Some(Isa::Portable)).expect("a thread");
+        let engine = EngineArgs {
+            isa: Some(Isa::Portable),
+            any_order: false,
+        };
+        let workers = Workers::new(1, &engine).expect("a thread");
         let [batch, heads, queries, _] = inputs.scores_shape();
         let mut data = vec![f32::NAN; batch * heads * queries * inputs.value_dim()];
         let mut output = Output {
