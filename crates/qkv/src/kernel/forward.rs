@@ -26,6 +26,10 @@ const WORTH_SHARING: f64 = 4e6;
 /// Floating-point operations in the time that one byte takes from memory.
 const FLOPS_PER_BYTE: f64 = 5.0;
 
+/// Against more keys a block of queries is long enough to find its queries and outputs in time,
+/// and they would only fill the cache.
+const SHORT: usize = 2 * BLOCK;
+
 /// Computes all rows; returns those that keep no key.
 pub(super) fn forward<T: Float>(
     call: &Call<'_, T>,
@@ -221,8 +225,10 @@ fn by_head<T: Float>(
                 for index in 0..strip.boxes() {
                     let (heads, queries) = strip.at(index);
                     let heads = first_head + heads.start..first_head + heads.end;
-                    heads.clone().for_each(|h| claim.ask(h, queries.clone()));
-                    if ahead.is_done() && index + 1 < strip.boxes() {
+                    if keys <= SHORT {
+                        heads.clone().for_each(|h| claim.ask(h, queries.clone()));
+                    }
+                    if keys <= SHORT && ahead.is_done() && index + 1 < strip.boxes() {
                         let (next, queries) = strip.at(index + 1);
                         let steps = steps(heads.len() * queries.len(), keys);
                         ahead = Ahead::queries(call, head, first_head + next.start, queries, steps);
