@@ -13,7 +13,7 @@ mod peers;
 mod record;
 mod table;
 
-pub use case::{CASES, Case};
+pub use case::{CASES, Case, FAULTS};
 
 use crate::args::{BenchArgs, Dtype, MaskKind, Mode, Peer};
 use crate::error::{Error, Names, Result};

@@ -1,6 +1,6 @@
 //! Values that are more than a word: each with the text that says what was expected.
 
-use crate::bench::{CASES, Case};
+use crate::bench::{CASES, Case, FAULTS};
 use qkv::position::Scaling;
 use qkv::{Causal, Documents, Isa, Window};
 use std::num::IntErrorKind;
@@ -121,9 +121,11 @@ pub fn isa(text: &str) -> Parsed<Isa> {
 
 /// A case of the suite.
 pub fn case(text: &str) -> Parsed<&'static Case> {
-    let found = CASES.iter().find(|case| case.name == text.trim());
+    let mut cases = CASES.iter().chain(FAULTS);
+    let found = cases.find(|case| case.name == text.trim());
     found.ok_or_else(|| {
-        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        let cases = CASES.iter().chain(FAULTS);
+        let names: Vec<&str> = cases.map(|case| case.name).collect();
         format!("give one of {}", names.join(", "))
     })
 }

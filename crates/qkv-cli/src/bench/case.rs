@@ -19,7 +19,7 @@ pub struct Case {
     pub cache: bool,
 }
 
-/// All cases.
+/// The suite, in the order of its table.
 pub const CASES: &[Case] = &[
     full("encoder-long", [1, 12, 12, 2048, 2048, 64, 64]),
     causal("prefill-1k", [1, 32, 8, 1024, 1024, 128, 128]),
@@ -40,6 +40,19 @@ pub const CASES: &[Case] = &[
     cached("decode-batch-cache", [16, 32, 8, 1, 2048, 128, 128]),
     full("tiny-2", [1, 1, 1, 2, 2, 2, 2]),
     full("tiny-16", [1, 4, 4, 16, 16, 32, 32]),
+];
+
+/// Shapes that people reported as slow or large elsewhere, measured where they are named.
+pub const FAULTS: &[Case] = &[
+    full("faults-b034", [1, 8, 8, 300, 300, 32, 32]),
+    full("faults-b077", [1, 4, 4, 512, 512, 32, 32]),
+    full("faults-b079", [1, 25, 25, 1024, 1024, 64, 64]),
+    causal("faults-b079-causal", [1, 25, 25, 1024, 1024, 64, 64]),
+    full("faults-b081", [1, 8, 8, 1, 16384, 64, 64]),
+    Case {
+        back: Some(15),
+        ..causal("faults-b084", [1, 1, 1, 8192, 8192, 64, 64])
+    },
 ];
 
 const fn full(name: &'static str, shape: [usize; 7]) -> Case {

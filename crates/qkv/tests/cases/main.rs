@@ -10,7 +10,7 @@
 //! | B034, B084, B086 | `kernel_memory.rs` |
 //! | B077, B079, B081 | time, which no test decides |
 //! | numerics and masks on the fast path | `kernel_faults/`, `kernel_same_bits/` (B070, B097) |
-//! | B054 | `positions.rs`, with further tests of B050, B053, B056 and B063 |
+//! | B054 | `positions/`, with further tests of B050, B053, B056 and B063 |
 //! | B089, B090, B107 | pages and sentences |
 //! | B109, B111, B113, B114, B117, B118, B121 | readers of files |
 

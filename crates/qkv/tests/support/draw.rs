@@ -10,8 +10,8 @@ use qkv::{Causal, DType, Dropout, EmptyRows, Scale, Window};
 pub const LENGTHS: [usize; 12] = [1, 2, 3, 5, 17, 31, 63, 64, 65, 127, 128, 129];
 
 /// Around blocks and chunks.
-const LONG: [usize; 12] = [
-    255, 256, 257, 300, 511, 512, 513, 2047, 2048, 2049, 4096, 4100,
+const LONG: [usize; 16] = [
+    255, 256, 257, 300, 511, 512, 513, 2047, 2048, 2049, 3000, 4096, 4097, 4500, 5000, 6500,
 ];
 
 /// Batch, heads, key and value heads, queries, keys, d_k, d_v.
@@ -37,8 +37,8 @@ impl Sizes {
             d_v: width(random),
         };
         match random.below(24) {
-            0..=2 => sizes.keys = random.pick(&LONG),
-            3 => sizes.queries = random.pick(&LONG),
+            0 | 1 | 12 | 13 => sizes.keys = random.pick(&LONG),
+            2 | 3 => sizes.queries = random.pick(&LONG),
             4 => sizes.queries = random.pick(&[95, 96, 97, 191, 192, 193]),
             5 => sizes.keys = random.below(300),
             6 => sizes.queries = random.below(200),
