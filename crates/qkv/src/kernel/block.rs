@@ -73,6 +73,8 @@ pub struct Scratch<T> {
     pub(super) spare: Vec<T>,
     /// Which keys each row keeps, where values are not finite.
     pub(super) kept: Vec<[bool; BLOCK]>,
+    /// The sums of one row of a block, where values are not finite.
+    pub(super) weighed: Aligned<T>,
 }
 
 impl<T: Real> Scratch<T> {

@@ -14,20 +14,23 @@ use crate::view::DType;
 ///   the exponent. The corrections of all blocks telescope to differences of at most 2·S, which is
 ///   among the 28;
 /// - exp has 4·u, once for the weight and once for each correction, of which there are at most
-///   L/256 + L/2048;
-/// - a sum of weights has L/16 roundings a lane and one for each correction, the weighted sum of
-///   values L and one for each correction.
+///   L/256 + L/2048; each correction is a product and a sum more, of both sums: L/32 in all;
+/// - a sum of weights has L/16 roundings a lane;
+/// - the weighted sum of the values of a block has at most 256.
 ///
-/// Together δ = u·((d_k + 28)·S + 1.25·L + 64) in each weight, relative, and twice e^δ − 1 after the
-/// division by the sum. Outputs are means of v, so no two differ by more than 2·max |v|. For `f64`
-/// the definition rounds as much itself, which doubles the difference.
+/// Together δ = u·((d_k + 28)·S + min(L, 256) + L/8 + 64) in each weight, relative, and twice
+/// e^δ − 1 after the division by the sum. Outputs are means of v, so no two differ by more than
+/// 2·max |v|; where the bound is cut off there, it says nothing about lse. For `f64` the definition
+/// rounds as well, in chains of L: with δ' = u·((d_k + 28)·S + L + 64) its share is added.
 ///
 /// It holds as long as neither a score nor L·max |v| overflows and max |v| is not subnormal.
 pub fn bound(dtype: DType, head_dim: usize, keys: usize, largest: f64) -> f64 {
-    let (u, roundings) = match dtype {
-        DType::F64 => (2f64.powi(-53), 2.0),
-        _ => (2f64.powi(-24), 1.0), // what is stored shorter is computed in f32
+    let (keys, scores) = (keys as f64, (head_dim as f64 + 28.0) * largest);
+    let share = |u: f64, roundings: f64| 2.0 * (u * (scores + roundings + 64.0)).exp_m1();
+    let fast = keys.min(256.0) + keys / 8.0;
+    let both = match dtype {
+        DType::F64 => share(2f64.powi(-53), fast) + share(2f64.powi(-53), keys),
+        _ => share(2f64.powi(-24), fast), // what is stored shorter is computed in f32
     };
-    let delta = u * ((head_dim as f64 + 28.0) * largest + 1.25 * keys as f64 + 64.0);
-    (2.0 * roundings * delta.exp_m1()).min(2.0)
+    both.min(2.0)
 }

@@ -326,6 +326,7 @@ impl<'a, T: Element + Default> Parts<'a, T> {
             match neighbours(&view, b, g, part.start - before..part.end - before) {
                 Some(rows) => each(rows, first),
                 None => {
+                    spare.clear();
                     copy(&view, b, g, part.start - before..part.end - before, spare);
                     each(
                         Rows::new(spare, 0, self.width() as isize, part.len(), self.width()),
@@ -361,10 +362,13 @@ impl<'a, T: Element + Default> Parts<'a, T> {
             return each(rows);
         }
         spare.clear();
-        let mut part = Vec::new();
-        self.rows(b, g, range.clone(), &mut part, |rows, _| {
-            (0..rows.count()).for_each(|i| spare.extend_from_slice(rows.row(i)));
-        });
+        let cached = self.past.map_or(0, |past| past.shape()[2]);
+        let middle = range.end.min(cached).max(range.start);
+        if let Some(past) = self.past {
+            copy(&past, b, g, range.start..middle, spare);
+        }
+        let new = middle.max(cached) - cached..range.end.max(cached) - cached;
+        copy(&self.new, b, g, new, spare);
         each(Rows::new(
             spare,
             0,
@@ -375,11 +379,10 @@ impl<'a, T: Element + Default> Parts<'a, T> {
     }
 }
 
-/// Rows, one after the other.
+/// Adds rows, one after the other.
 fn copy<T: Copy>(view: &View<'_, T>, b: usize, h: usize, rows: Range<usize>, to: &mut Vec<T>) {
     let (data, offset) = view.raw();
     let strides = view.strides();
-    to.clear();
     for i in rows {
         let at = offset as isize
             + b as isize * strides[0]

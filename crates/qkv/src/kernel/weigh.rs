@@ -48,7 +48,7 @@ impl<T: Float> Scratch<T> {
         let spans = &self.spans[rows.clone()];
         let union = Span::union(spans);
         let start = head.stretch.keys.start + block * BLOCK;
-        let mut begin = if first {
+        let begin = if first {
             Start::Zero
         } else {
             Start::Times(&self.corrections[rows.clone()])
@@ -60,47 +60,40 @@ impl<T: Float> Scratch<T> {
             return;
         }
         let range = start + union.from..start + union.to;
-        call.v().rows(
-            head.batch,
-            head.kv_head,
-            range,
-            &mut self.spare,
-            |v, skipped| {
-                let from = union.from + skipped;
-                let keys = Span {
-                    from,
-                    to: from + v.count(),
-                };
+        let (kept, weighed) = (&self.kept, self.weighed.get(stride));
+        // One run, since the chain of a block must not be broken.
+        call.v()
+            .one_run(head.batch, head.kv_head, range, &mut self.spare, |v| {
                 if guarded {
-                    for i in 0..rows.len() {
+                    for (i, sums) in sums.chunks_exact_mut(stride.max(1)).enumerate() {
                         weigh_kept(
                             call,
                             &x[i * STRIDE..],
-                            &self.kept[rows.start + i],
-                            keys,
+                            &kept[rows.start + i],
+                            union,
                             v,
-                            match begin {
-                                Start::Times(factors) => Start::Times(&factors[i..]),
-                                other => other,
-                            },
-                            &mut sums[i * stride..],
+                            weighed,
                         );
+                        match begin {
+                            Start::Times(factors) => {
+                                (call.kernels.add)(sums, factors[i], weighed, T::ONE);
+                            }
+                            _ => sums.copy_from_slice(weighed),
+                        }
                     }
                 } else {
                     (call.kernels.values)(
                         &Values {
                             p: x,
                             spans,
-                            keys,
+                            keys: union,
                             v,
                             start: begin,
                         },
                         sums,
                     );
                 }
-                begin = Start::AsTheyAre;
-            },
-        );
+            });
     }
 }
 
@@ -112,9 +105,9 @@ fn weigh_kept<T: Float>(
     kept: &[bool; BLOCK],
     keys: Span,
     v: Rows<'_, T>,
-    mut start: Start<'_, T>,
     sums: &mut [T],
 ) {
+    let mut start = Start::Zero;
     let mut from = keys.from;
     loop {
         let to = (from..keys.to)

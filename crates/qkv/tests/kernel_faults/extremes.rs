@@ -322,3 +322,18 @@ fn extreme_options() {
         assert_eq!((found.output.data()[0], found.empty_rows.len()), (0.0, 1));
     }
 }
+
+/// However low a sum of finite numbers is, its key is kept.
+#[test]
+fn finite_sums_beyond_the_range_keep_their_keys() {
+    let bias = [f32::MIN; 3];
+    let attention = Attention {
+        bias: Some(Bias(View::new(&bias, &[1, 3]).unwrap().into())),
+        ..Attention::default()
+    };
+    let k = column([-3e38; 3]);
+    for found in everywhere(&attention, &column([1.0]), &k, &column([1.0, 5.0, 9.0])) {
+        assert_near(found.output.data(), &[5.0]);
+        assert!(found.empty_rows.is_empty() && found.lse.data()[0] < -3e38);
+    }
+}

@@ -1,8 +1,12 @@
 //! The weighted sum of values of a block.
 //!
 //! ```text
-//! sum[i] = correction[i]·sum[i], then fma(p[i,j], v[j], sum[i]) for each key j, ascending
+//! new[i] = fma(p[i,j], v[j], new[i]) for each key j, ascending, from 0
+//! sum[i] = correction[i]·sum[i] + new[i]
 //! ```
+//!
+//! The sum of a block begins with 0, so that its rounding goes by its own size: over long inputs
+//! the error is a fraction of that of one long chain.
 //!
 //! A tile is some queries times some registers of columns, held in registers while its keys pass.
 //! Where the last register would be half empty, two queries share it.
@@ -24,7 +28,7 @@ pub struct Values<'a, T> {
     pub keys: Span,
     /// Row n is key `keys.from + n`.
     pub v: Rows<'a, T>,
-    /// What the sums begin with.
+    /// What becomes of the sums so far.
     pub start: Start<'a, T>,
 }
 
@@ -34,14 +38,14 @@ const STREAM: usize = 8;
 /// How far ahead rows of values are asked for then.
 const ROWS_AHEAD: isize = 32;
 
-/// What the sums of a block begin with.
+/// What becomes of the sums so far.
 #[derive(Clone, Copy)]
 pub enum Start<'a, T> {
-    /// 0, whatever the memory holds.
+    /// Nothing, whatever the memory holds.
     Zero,
-    /// The sums so far times one factor a query.
+    /// They are multiplied by one factor a query, then the block's are added.
     Times(&'a [T]),
-    /// The sums so far.
+    /// They are part of the block's, whose chain goes on.
     AsTheyAre,
 }
 
@@ -95,7 +99,7 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                         Start::Times(factors) => Some(factors.as_ptr().add(row)),
                         _ => None,
                     },
-                    zero: matches!(args.start, Start::Zero),
+                    goes_on: matches!(args.start, Start::AsTheyAre),
                     sums: sums.as_mut_ptr().add(row * stride + first * V::LANES),
                     sums_stride: stride,
                 };
@@ -131,7 +135,8 @@ struct Tile<T> {
     /// Columns in the last register.
     last: usize,
     factors: Option<*const T>,
-    zero: bool,
+    /// Whether the chain goes on from the sums in memory.
+    goes_on: bool,
     sums: *mut T,
     sums_stride: usize,
 }
@@ -196,16 +201,10 @@ impl<T: Real> Tile<T> {
     unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize, const AHEAD: bool>(&self) {
         unsafe {
             let mut sums = [[V::splat(T::ZERO); N]; R];
-            if !self.zero {
+            if self.goes_on {
                 for r in 0..R {
                     for n in 0..N {
                         sums[r][n] = V::load(self.sums.add(r * self.sums_stride + n * V::LANES));
-                    }
-                    if let Some(factors) = self.factors {
-                        let factor = V::splat(*factors.add(r));
-                        for n in 0..N {
-                            sums[r][n] = sums[r][n].mul(factor);
-                        }
                     }
                 }
             }
@@ -232,6 +231,15 @@ impl<T: Real> Tile<T> {
                 }
                 row = row.wrapping_offset(self.v_stride);
             }
+            if let Some(factors) = self.factors {
+                for r in 0..R {
+                    let factor = V::splat(*factors.add(r));
+                    for n in 0..N {
+                        let before = V::load(self.sums.add(r * self.sums_stride + n * V::LANES));
+                        sums[r][n] = before.mul(factor).add(sums[r][n]);
+                    }
+                }
+            }
             for r in 0..R {
                 for n in 0..N {
                     sums[r][n].store(self.sums.add(r * self.sums_stride + n * V::LANES));
@@ -251,7 +259,7 @@ impl<T: Real> Tile<T> {
             let zero = V::splat(T::ZERO);
             let mut whole = [[[zero; N]; 2]; P];
             let mut halves = [zero; P];
-            if !self.zero {
+            if self.goes_on {
                 for p in 0..P {
                     let (a, b) = (2 * p, 2 * p + 1);
                     for n in 0..N {
@@ -259,14 +267,6 @@ impl<T: Real> Tile<T> {
                         whole[p][1][n] = V::load(at(b, n));
                     }
                     halves[p] = V::load_halves(at(a, N), at(b, N), V::LANES / 2);
-                    if let Some(factors) = self.factors {
-                        let factor = [V::splat(*factors.add(a)), V::splat(*factors.add(b))];
-                        for n in 0..N {
-                            whole[p][0][n] = whole[p][0][n].mul(factor[0]);
-                            whole[p][1][n] = whole[p][1][n].mul(factor[1]);
-                        }
-                        halves[p] = halves[p].mul(factor[0].halves(factor[1]));
-                    }
                 }
             }
             let mut row = self.v;
@@ -287,6 +287,19 @@ impl<T: Real> Tile<T> {
                     halves[p] = weight[0].halves(weight[1]).fma(half, halves[p]);
                 }
                 row = row.wrapping_offset(self.v_stride);
+            }
+            if let Some(factors) = self.factors {
+                for p in 0..P {
+                    let (a, b) = (2 * p, 2 * p + 1);
+                    let factor = [V::splat(*factors.add(a)), V::splat(*factors.add(b))];
+                    for n in 0..N {
+                        let before = [V::load(at(a, n)), V::load(at(b, n))];
+                        whole[p][0][n] = before[0].mul(factor[0]).add(whole[p][0][n]);
+                        whole[p][1][n] = before[1].mul(factor[1]).add(whole[p][1][n]);
+                    }
+                    let before = V::load_halves(at(a, N), at(b, N), V::LANES / 2);
+                    halves[p] = before.mul(factor[0].halves(factor[1])).add(halves[p]);
+                }
             }
             for p in 0..P {
                 let (a, b) = (2 * p, 2 * p + 1);
