@@ -175,6 +175,7 @@ fn b086_memory_follows_the_tokens() {
 /// on large pages (from 8 MiB), and a clone is a cache of its own.
 #[test]
 fn a_cache_grows_and_keeps_what_it_holds() {
+    let _turn = turn();
     let (heads, width) = (2, 32);
     let mut cache = Cache::<f32>::new(1, heads, width, 1);
     let token = |t: usize| (0..heads * width).map(move |n| (t * heads * width + n) as f32);
