@@ -130,6 +130,7 @@ impl Bench<'_> {
             return memory::print::<T>(self.cases[0], self.masks[0], &workers);
         }
         interrupt::watch();
+        let load = machine::load();
         let mut groups = unique(&self.args.threads)
             .into_iter()
             .map(|threads| self.group::<T>(threads))
@@ -182,7 +183,7 @@ impl Bench<'_> {
             lines
         })?;
         match file {
-            Some(file) => self.save(file, &groups, &records, &left_out),
+            Some(file) => self.save(file, load, &groups, &records, &left_out),
             None => Ok(()),
         }
     }
@@ -232,6 +233,7 @@ impl Bench<'_> {
     fn save(
         &self,
         file: &Path,
+        load: Option<f64>,
         groups: &[Group],
         records: &[Record],
         left_out: &[String],
@@ -251,14 +253,13 @@ impl Bench<'_> {
                 })
             })
             .collect();
-        let operators: Vec<String> = records
+        let mut operators: Vec<String> = records
             .iter()
             .flat_map(|record| {
                 let others = record.others.iter();
                 others.map(|other| format!("{} {}", other.peer.name(), other.operator))
             })
             .collect();
-        let mut operators = operators;
         operators.sort();
         operators.dedup();
         let first = json!({
@@ -266,6 +267,7 @@ impl Bench<'_> {
             "cpu": machine::processor(),
             "cores": workers::cores(),
             "os": machine::system(),
+            "load_before_and_after": [load, machine::load()],
             "versions": versions,
             "limits": limits,
             "operators": operators,

@@ -33,6 +33,12 @@ pub fn system() -> String {
     }
 }
 
+/// How many threads of all processes wanted to run, over the last minute, where the system tells.
+pub fn load() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
 /// Now, in UTC: `2026-11-29T20:15:00Z`.
 pub fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
