@@ -31,7 +31,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     options::refuse_idle_seed(&args.attention, drawn, "--dropout")?;
     let threads = args.threads.unwrap_or_else(workers::cores);
     let workers = Workers::new(threads, &args.engine)?;
-    workers.options.isa().map_err(Error::about("--isa"))?;
+    workers.options.isa().map_err(Error::engine(Names::Given))?;
     let mut stdin = io::stdin().lock();
     let mut reader = Reader::in_place(&mut stdin);
     let (q_axes, k_axes) = axes(&args.inputs)?;

@@ -268,7 +268,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--dtype bf16", &["--dtype", "bf16", "no kernels of its own yet", "f32 or f64"]),
     ("--dtype f16", &["--dtype", "f16", "no kernels of its own yet"]),
     ("--mode backward", &["--mode", "backward", "not on the fast path yet"]),
-    ("--threads 0", &["--threads", "\"0\"", "from 1"]),
+    ("--threads 0", &["--threads", "\"0\"", "from 1 to 1024"]),
     ("--threads 1,two", &["--threads", "\"two\"", "from 1"]),
     ("--isa sse", &["--isa", "\"sse\"", "avx512, avx2, portable"]),
     ("--repeat 0", &["--repeat", "\"0\"", "from 1"]),

@@ -38,7 +38,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Mode::Forward, hide_default_value = true, hide_possible_values = true, help_heading = "What")]
     pub mode: Mode,
     /// Numbers of threads, with commas between; 1 if left out
-    #[arg(long, value_name = "N,...", value_parser = values::count, value_delimiter = ',', default_value = "1", hide_default_value = true, allow_negative_numbers = true, help_heading = "Computing")]
+    #[arg(long, value_name = "N,...", value_parser = values::threads, value_delimiter = ',', default_value = "1", hide_default_value = true, allow_negative_numbers = true, help_heading = "Computing")]
     pub threads: Vec<usize>,
     /// Instruction set, order of sums.
     #[command(flatten)]

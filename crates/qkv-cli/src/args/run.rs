@@ -21,7 +21,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub position: PositionArgs,
     /// Threads at most; as many as there are cores if left out
-    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true, help_heading = "Computing")]
+    #[arg(long, value_name = "N", value_parser = values::threads, allow_negative_numbers = true, help_heading = "Computing")]
     pub threads: Option<usize>,
     /// Instruction set, order of sums.
     #[command(flatten)]

@@ -113,6 +113,11 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// A number of threads; far more than there are cores would only take memory.
+pub fn threads(text: &str) -> Parsed<usize> {
+    within(text, 1, 1024)
+}
+
 /// An instruction set.
 pub fn isa(text: &str) -> Parsed<Isa> {
     let found = Isa::ALL.into_iter().find(|isa| isa.name() == text);

@@ -1,7 +1,7 @@
 //! What work costs, and what this machine can do at most.
 
 use super::clock::{median, thread_seconds};
-use crate::error::{Error, Result};
+use crate::error::{Error, Names, Result};
 use crate::workers::Workers;
 use qkv::Float;
 use std::hint::black_box;
@@ -58,7 +58,7 @@ impl Workers {
             .collect();
         rates
             .map(|rates| rates.iter().sum())
-            .map_err(Error::about("--isa"))
+            .map_err(Error::engine(Names::Given))
     }
 
     /// Bytes a second that all threads read from memory, each in several streams.

@@ -118,7 +118,11 @@ where
         dtype: args.dtype,
         mask,
         threads: workers.threads,
-        path: workers.options.isa().map_err(Error::about("--isa"))?.name(),
+        path: workers
+            .options
+            .isa()
+            .map_err(Error::engine(Names::Given))?
+            .name(),
         ms: median(&own.walls) * 1e3,
         cpu_ms: cpu * 1e3,
         gflops: flops / cpu * 1e-9,

@@ -78,7 +78,10 @@ where
             ("made_by", json!(concat!("qkv ", env!("CARGO_PKG_VERSION")))),
             ("shapes", self.shapes()),
             ("dtype", json!(dtype_name(self.dtype))),
-            ("path", json!(isa.map_err(Error::about("--isa"))?.name())),
+            (
+                "path",
+                json!(isa.map_err(Error::engine(Names::Given))?.name()),
+            ),
             ("empty_rows", json!(self.rows.empty)),
         ];
         if target.file.is_none() {

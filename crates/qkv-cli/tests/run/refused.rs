@@ -1,6 +1,6 @@
 //! Bad input and too little of everything.
 
-use crate::common::{npy, npy_f32, refusals};
+use crate::common::{command, npy, npy_f32, refusals};
 use crate::{folder, write};
 use qkv_io::half::bf16;
 use qkv_io::{Encoded, Encoding, encode};
@@ -27,7 +27,8 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("{OK} -o nowhere/out.npy", &["-o", "nowhere/out.npy", "make the folder first"]),
     ("{OK} -o /dev/full --format json", &["-o", "/dev/full", "full", "free some space"]),
     ("{OK} -o folder.npy", &["-o", "folder.npy is a folder"]),
-    ("{OK} --threads 0", &["--threads", "\"0\"", "from 1"]),
+    ("{OK} --threads 0", &["--threads", "\"0\"", "from 1 to 1024"]),
+    ("{OK} --threads 1025", &["--threads", "\"1025\"", "from 1 to 1024"]),
     ("{OK} --isa neon", &["--isa", "\"neon\"", "avx512, avx2, portable"]),
     ("{OK} --digits 18", &["--digits", "\"18\""]),
     ("{OK} --seed 1", &["--seed", "no meaning without --dropout"]),
@@ -110,4 +111,20 @@ fn too_little_memory() {
     for word in ["--q", "[1000000, 1]", "MiB", "fewer queries"] {
         assert!(err.contains(word), "{word:?} is missing in {err}");
     }
+}
+
+/// The environment names the instruction set too, and is named where it is wrong.
+#[test]
+fn a_wrong_environment() {
+    let output = command(folder().path())
+        .args(["run", "--q", "1", "--k", "1", "--v", "1"])
+        .env("QKV_ISA", "sse")
+        .output()
+        .expect("runs");
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.starts_with("qkv: QKV_ISA: sse is not possible; choose avx512"),
+        "{err}"
+    );
 }
