@@ -8,7 +8,7 @@ use super::ahead::Ahead;
 use super::call::Call;
 use super::real::{Float, Real};
 use super::simd::{
-    Aligned, BLOCK, Dots, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
+    Aligned, BLOCK, Dots, Edit, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
 };
 use super::state::State;
 use super::visible::{Sight, Stretch};
@@ -268,24 +268,24 @@ impl<T: Float> Scratch<T> {
             ahead.step();
             let q = q.part(rows.clone());
             (call.kernels.scores)(&Scores { q, spans, k }, x);
-            (call.kernels.softmax)(&mut Softmax {
+            let softmax = &mut Softmax {
                 spans,
                 x,
                 max: &mut self.total.max[rows.clone()],
                 sums: &mut self.total.lanes[rows.clone()],
-                corrections: &mut self.corrections[rows.clone()],
                 c: call.c,
-                masks: &[],
-                kept: true,
-            });
+            };
+            let corrections = &mut self.corrections[rows.clone()];
+            (call.kernels.maxima)(softmax, Edit::None, corrections);
             let values = Values {
-                p: x,
+                p: &[],
                 spans,
                 keys,
                 v,
                 start: Start::Zero,
             };
-            (call.kernels.values)(&values, &mut sums[rows.start * stride..rows.end * stride]);
+            let sums = &mut sums[rows.start * stride..rows.end * stride];
+            (call.kernels.exponentials_and_values)(softmax, &values, sums);
         }
         true
     }
@@ -332,13 +332,14 @@ impl<T: Float> Scratch<T> {
             self.open(call, head, packed, block);
             let first = block == from / BLOCK;
             let guarded = weigh && !self.values_are_finite(call, head, packed, block);
+            let meanwhile = weigh && !guarded && call.attention.dropout.is_none();
             for start in (0..rows).step_by(together) {
                 let rows = start..(start + together).min(rows);
                 ahead.step();
                 self.score(call, head, packed, block, rows.clone());
-                self.exponentiate(call, head, block, rows.clone(), guarded);
+                self.exponentiate(call, head, block, rows.clone(), (guarded, meanwhile));
                 if weigh {
-                    self.weigh(call, head, block, rows, first, guarded);
+                    self.weigh(call, head, block, rows, first, (guarded, meanwhile));
                 }
             }
         }

@@ -37,6 +37,14 @@ struct Bending<'a, T> {
     bias: Option<AnyView<'a>>,
 }
 
+/// What the maxima take along.
+pub(super) enum Direct<'a, T> {
+    /// A mask, and what its value is for kept keys.
+    Mask(View<'a, bool>, bool),
+    /// A bias, and the scale.
+    Bias(View<'a, T>, T),
+}
+
 impl<'a, T: Float> Call<'a, T> {
     /// The options must have passed [`Attention::check`] for these inputs.
     pub(super) fn new(
@@ -107,10 +115,14 @@ impl<'a, T: Float> Call<'a, T> {
         !self.bends() && self.attention.dropout.is_none()
     }
 
-    /// The mask, if there is one only, x is q·k but for it, and its rows are in one piece each.
-    pub(super) fn direct_mask(&self) -> Option<(View<'a, bool>, bool)> {
-        match &self.masks[..] {
-            [(mask, kept)] if self.bend.is_none() && mask.strides()[3] == 1 => Some((*mask, *kept)),
+    /// The mask or bias, if x is q·k but for it and the scale, and its rows are in one piece each.
+    pub(super) fn direct(&self) -> Option<Direct<'a, T>> {
+        match (&self.masks[..], &self.bend) {
+            ([(mask, kept)], None) if mask.strides()[3] == 1 => Some(Direct::Mask(*mask, *kept)),
+            ([], Some(bend)) if bend.inner.is_none() && self.attention.alibi.is_none() => {
+                let bias = T::same(&bend.bias?)?;
+                (bias.strides()[3] == 1).then_some(Direct::Bias(bias, bend.factor))
+            }
             _ => None,
         }
     }

@@ -1,14 +1,13 @@
 //! Second stage of a block: what comes between scores and softmax, and the softmax.
 
 use super::block::{Head, Scratch};
-use super::call::Call;
-use super::call::piece;
+use super::call::{Call, Direct, piece};
 use super::real::Float;
-use super::simd::{BLOCK, Bend, STRIDE, Softmax};
+use super::simd::{BLOCK, Bend, Edit, STRIDE, Softmax};
 use std::ops::Range;
 
-/// Queries of a tile of any instruction set at most.
-const MOST_TILE_ROWS: usize = 6;
+/// Queries that masks and biases are applied to at once; a whole number of tiles.
+const ROWS_EDITED: usize = 12;
 
 impl<T: Float> Scratch<T> {
     /// What comes between scores and softmax, for some of the rows; `origin` is the row whose
@@ -47,36 +46,44 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Exponentials in place of scores.
+    /// What comes between scores and softmax, and the maxima; where the values do not meanwhile,
+    /// also the exponentials in place of the scores.
     pub(super) fn exponentiate(
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
         block: usize,
         rows: Range<usize>,
-        guarded: bool,
+        (guarded, meanwhile): (bool, bool),
     ) {
         let origin = rows.start;
+        let direct = call.direct().filter(|_| !guarded);
         let step = if call.bends() {
-            call.kernels.tile_rows // the softmax follows while the row is at hand
+            ROWS_EDITED // the maxima follow while the rows are at hand
         } else {
             rows.len()
         };
         for first in rows.clone().step_by(step) {
             let tile = first..(first + step).min(rows.end);
-            // A plain mask needs no pass of its own.
-            let direct = call.direct_mask().filter(|_| !guarded);
-            let mut masks: [&[bool]; MOST_TILE_ROWS] = [&[]; MOST_TILE_ROWS];
-            let mut known = 0;
-            if let Some((mask, _)) = direct {
+            // A plain mask or bias needs no pass of its own.
+            let mut masks: [&[bool]; ROWS_EDITED] = [&[]; ROWS_EDITED];
+            let mut biases: [&[T]; ROWS_EDITED] = [&[]; ROWS_EDITED];
+            if let Some(direct) = &direct {
                 let keys = head.stretch.keys.start + block * BLOCK;
-                for (i, to) in tile.clone().zip(&mut masks) {
+                for (n, i) in tile.clone().enumerate() {
                     let row = &self.rows[i];
                     let at = [head.batch, row.head, row.query];
                     let end = head.stretch.keys.start + row.sight.to;
                     call.prefetch_rows(at, keys + BLOCK..(keys + 2 * BLOCK).min(end));
-                    *to = piece(&mask, at, keys..keys + self.spans[i].to).unwrap_or_default();
-                    known += 1;
+                    let range = keys..keys + self.spans[i].to;
+                    match direct {
+                        Direct::Mask(mask, _) => {
+                            masks[n] = piece(mask, at, range).unwrap_or_default();
+                        }
+                        Direct::Bias(bias, _) => {
+                            biases[n] = piece(bias, at, range).unwrap_or_default();
+                        }
+                    }
                 }
             } else {
                 self.bend(call, head, block, tile.clone(), origin);
@@ -93,17 +100,32 @@ impl<T: Float> Scratch<T> {
                     }
                 }
             }
-            (call.kernels.softmax)(&mut Softmax {
-                spans: &self.spans[tile.clone()],
-                x,
-                max: &mut self.chunk.max[tile.clone()],
-                sums: &mut self.chunk.lanes[tile.clone()],
-                corrections: &mut self.corrections[tile],
-                c: call.c,
-                masks: &masks[..known],
-                kept: direct.is_some_and(|(_, kept)| kept),
-            });
+            (call.kernels.maxima)(
+                &mut Softmax {
+                    spans: &self.spans[tile.clone()],
+                    x,
+                    max: &mut self.chunk.max[tile.clone()],
+                    sums: &mut self.chunk.lanes[tile.clone()],
+                    c: call.c,
+                },
+                match direct {
+                    Some(Direct::Mask(_, kept)) => Edit::Mask(&masks, kept),
+                    Some(Direct::Bias(_, scale)) => Edit::Bias(&biases, scale),
+                    None => Edit::None,
+                },
+                &mut self.corrections[tile],
+            );
         }
+        if meanwhile {
+            return;
+        }
+        (call.kernels.exponentials)(&mut Softmax {
+            spans: &self.spans[rows.clone()],
+            x: self.x.get(rows.len() * STRIDE),
+            max: &mut self.chunk.max[rows.clone()],
+            sums: &mut self.chunk.lanes[rows.clone()],
+            c: call.c,
+        });
         if let Some(dropout) = call.attention.dropout {
             let x = self.x.get(rows.len() * STRIDE);
             let start = head.stretch.keys.start;

@@ -3,7 +3,7 @@
 use super::block::{Head, Row, Scratch};
 use super::call::Call;
 use super::real::Float;
-use super::simd::{BLOCK, Claim, STRIDE, Softmax, TILE, sums_stride};
+use super::simd::{BLOCK, Claim, Edit, STRIDE, Softmax, TILE, sums_stride};
 use std::ops::Range;
 
 impl<T: Float> Scratch<T> {
@@ -89,17 +89,16 @@ impl<T: Float> Scratch<T> {
             self.bend(call, head, block, 0..rows, 0);
             let x = self.x.get(rows * STRIDE);
             if weights {
-                // The maximum is the final one already, so it stays.
-                (call.kernels.softmax)(&mut Softmax {
+                let softmax = &mut Softmax {
                     spans: &self.spans,
                     x,
                     max: &mut self.total.max,
                     sums: &mut vec![[T::ZERO; TILE]; rows],
-                    corrections: &mut self.corrections,
                     c: call.c,
-                    masks: &[],
-                    kept: true,
-                });
+                };
+                // The maximum is the final one already, so it stays.
+                (call.kernels.maxima)(softmax, Edit::None, &mut self.corrections);
+                (call.kernels.exponentials)(softmax);
             }
             let first = block * BLOCK;
             for ((i, row), x) in self.rows.iter().enumerate().zip(x.chunks_exact_mut(STRIDE)) {

@@ -3,7 +3,7 @@
 use super::block::{Head, Packed, Scratch, values_finite};
 use super::call::Call;
 use super::real::Float;
-use super::simd::{BLOCK, Rows, STRIDE, Span, Start, Values, sums_stride};
+use super::simd::{BLOCK, Rows, STRIDE, Softmax, Span, Start, Values, sums_stride};
 use std::ops::Range;
 
 impl<T: Float> Scratch<T> {
@@ -39,7 +39,7 @@ impl<T: Float> Scratch<T> {
         block: usize,
         rows: Range<usize>,
         first: bool,
-        guarded: bool,
+        (guarded, meanwhile): (bool, bool),
     ) {
         let x = self.x.get(rows.len() * STRIDE);
         let stride = sums_stride(call.v().width());
@@ -81,6 +81,24 @@ impl<T: Float> Scratch<T> {
                             _ => sums.copy_from_slice(weighed),
                         }
                     }
+                } else if meanwhile {
+                    (call.kernels.exponentials_and_values)(
+                        &mut Softmax {
+                            spans,
+                            x,
+                            max: &mut self.chunk.max[rows.clone()],
+                            sums: &mut self.chunk.lanes[rows.clone()],
+                            c: call.c,
+                        },
+                        &Values {
+                            p: &[],
+                            spans,
+                            keys: union,
+                            v,
+                            start: begin,
+                        },
+                        sums,
+                    );
                 } else {
                     (call.kernels.values)(
                         &Values {

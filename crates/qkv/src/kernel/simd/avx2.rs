@@ -120,16 +120,6 @@ impl Vector for F32x8 {
         }
     }
     #[inline(always)]
-    unsafe fn reduce_max(self) -> f32 {
-        unsafe {
-            let mut lanes = [0.0; 8];
-            self.store(lanes.as_mut_ptr());
-            lanes
-                .iter()
-                .fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a })
-        }
-    }
-    #[inline(always)]
     unsafe fn only(self, from: usize, to: usize) -> Self {
         unsafe {
             let nothing = _mm256_set1_ps(f32::NEG_INFINITY);
@@ -297,16 +287,6 @@ impl Vector for F64x4 {
         unsafe {
             let minus = _mm256_and_pd(sign.0, _mm256_set1_pd(-0.0));
             F64x4(_mm256_or_pd(self.abs().0, minus))
-        }
-    }
-    #[inline(always)]
-    unsafe fn reduce_max(self) -> f64 {
-        unsafe {
-            let mut lanes = [0.0; 4];
-            self.store(lanes.as_mut_ptr());
-            lanes
-                .iter()
-                .fold(f64::NEG_INFINITY, |a, &b| if b > a { b } else { a })
         }
     }
     #[inline(always)]

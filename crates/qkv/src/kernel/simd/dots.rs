@@ -64,7 +64,7 @@ pub(super) unsafe fn run<V: Vector>(args: &Dots<'_, V::T>, out: &mut [V::T]) {
                         sums,
                     );
                 }
-                across::<V, TILE>(sums.as_ptr().cast(), |a, b| a.add(b))
+                across(sums.as_ptr().cast(), TILE, |a: V, b| a.add(b))
                     .store(out.as_mut_ptr().add(i * STRIDE + key));
             }
             key += V::LANES;

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `vector` | one register; exp and tanh on it |
 //! | `avx512`, `avx2`, `portable` | registers of an instruction set |
-//! | `pack`, `scores`, `softmax`, `values` | the stages, for any register |
+//! | `pack`, `scores`, `bend`, `softmax`, `values` | the stages, for any register |
 //! | `dots` | scores of very few queries, summed in another order |
 //! | `rows` | strided rows, aligned memory |
 //! | `pages` | memory on large pages |
@@ -21,6 +21,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod bend;
 mod dots;
 mod limit;
 mod logarithm;
@@ -36,13 +37,14 @@ mod tests;
 mod values;
 mod vector;
 
+pub use bend::{Arithmetic, Bend};
 pub use dots::Dots;
 pub use pack::{TILE, packed_len};
 pub use pages::Pages;
 pub use rows::{Aligned, Rows};
 pub use scores::Scores;
 pub use shared::{Claim, Desk, RowsMut, Strip};
-pub use softmax::{Arithmetic, Bend, Softmax};
+pub use softmax::{Edit, Softmax};
 pub use values::{Start, Values, sums_stride};
 
 /// Keys of a block: one maximum and one correction each.
@@ -164,8 +166,6 @@ impl Isa {
 
 /// The stages for one number type and instruction set.
 pub struct Kernels<T: 'static> {
-    /// Queries of a tile of the values; see [`Softmax::x`].
-    pub tile_rows: usize,
     /// Packs keys into tiles of [`TILE`]; see `pack`.
     pub pack: fn(Rows<'_, T>, &mut [T]),
     /// Whether no number is infinite or NaN.
@@ -176,14 +176,18 @@ pub struct Kernels<T: 'static> {
     pub dots: fn(&Dots<'_, T>, &mut [T]),
     /// Scale, softcap, biases and masks of one row; see [`Bend`].
     pub bend: fn(&Bend<'_, T>, &mut [T]),
+    /// Maxima of a block; see `softmax`.
+    pub maxima: fn(&mut Softmax<'_, T>, Edit<'_, T>, &mut [T]),
     /// Exponentials of a block; see `softmax`.
-    pub softmax: fn(&mut Softmax<'_, T>),
+    pub exponentials: fn(&mut Softmax<'_, T>),
     /// 2^((old − new)·c); see `softmax`.
     pub correction: fn(T, T, T) -> T,
     /// The sum of each row's 16 running sums; see `softmax`.
     pub totals: fn(&[[T; TILE]], &mut [T]),
     /// Weighted sums of a block; see `values`.
     pub values: fn(&Values<'_, T>, &mut [T]),
+    /// Exponentials and weighted sums of a block; see `values`.
+    pub exponentials_and_values: fn(&mut Softmax<'_, T>, &Values<'_, T>, &mut [T]),
     /// sums = fma(other, b, a·sums).
     pub add: fn(&mut [T], T, &[T], T),
     /// Rows of the output = factors·sums; see `values`.
@@ -204,19 +208,33 @@ macro_rules! kernels {
                 fn all_finite(rows: Rows<'_, $t>) -> bool = pack::all_finite::<$v>;
                 fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$v, $sr, $sn>;
                 fn dots(args: &Dots<'_, $t>, out: &mut [$t]) -> () = dots::run::<$v>;
-                fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = softmax::bend::<$v>;
-                fn softmax(args: &mut Softmax<'_, $t>) -> () = softmax::run::<$v, $vr>;
+                fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = bend::bend::<$v>;
+                fn maxima(args: &mut Softmax<'_, $t>, edit: Edit<'_, $t>, corrections: &mut [$t]) -> () =
+                    softmax::maxima::<$v, $vr>;
+                fn exponentials(args: &mut Softmax<'_, $t>) -> () = softmax::exponentials::<$v>;
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
                 fn totals(lanes: &[[$t; TILE]], to: &mut [$t]) -> () = softmax::totals::<$v>;
-                fn values(args: &Values<'_, $t>, sums: &mut [$t]) -> () = values::run::<$v, $vr, $vn, $stream>;
+                fn weigh(softmax: Option<&mut Softmax<'_, $t>>, args: &Values<'_, $t>, sums: &mut [$t]) -> () =
+                    values::run::<$v, $vr, $vn, $stream>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $t>) -> () = values::finish::<$v>;
                 fn logarithms(numbers: &mut [f64]) -> () = logarithm::run;
                 fn burn(rounds: usize) -> u64 = limit::run::<$v>;
             );
+            // One kernel for both, since it is the largest.
+            fn values(args: &Values<'_, $t>, sums: &mut [$t]) {
+                weigh(None, args, sums);
+            }
+            fn exponentials_and_values(
+                softmax: &mut Softmax<'_, $t>,
+                args: &Values<'_, $t>,
+                sums: &mut [$t],
+            ) {
+                weigh(Some(softmax), args, sums);
+            }
             Kernels {
-                tile_rows: $vr, pack, all_finite, scores, dots, bend, softmax, correction, totals,
-                values, add, finish, logarithms, burn,
+                pack, all_finite, scores, dots, bend, maxima, exponentials, correction, totals,
+                values, exponentials_and_values, add, finish, logarithms, burn,
             }
         };
     };

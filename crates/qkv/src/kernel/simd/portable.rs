@@ -92,12 +92,6 @@ macro_rules! four {
                 Four(std::array::from_fn(|i| self.0[i].copysign(sign.0[i])))
             }
             #[inline(always)]
-            unsafe fn reduce_max(self) -> $t {
-                self.0
-                    .into_iter()
-                    .fold($t::NEG_INFINITY, |a, b| if b > a { b } else { a })
-            }
-            #[inline(always)]
             unsafe fn only(self, from: usize, to: usize) -> Self {
                 Four(std::array::from_fn(|i| {
                     if (from..to).contains(&i) {

@@ -10,12 +10,13 @@
 //! A block without a kept key therefore changes nothing, and neither does a dropped key.
 
 use super::super::real::Real;
+use super::bend::with_bias;
 use super::pack::TILE;
-use super::vector::{Vector, exp2, tanh};
+use super::vector::{Vector, exp2};
 use super::{BLOCK, STRIDE, Span};
-use crate::view::Element;
+use std::ops::Range;
 
-/// What to compute.
+/// Some rows of a block.
 pub struct Softmax<'a, T> {
     /// Which keys of the block each query keeps, or may keep.
     pub spans: &'a [Span],
@@ -26,238 +27,421 @@ pub struct Softmax<'a, T> {
     pub max: &'a mut [T],
     /// The 16 running sums of each query.
     pub sums: &'a mut [[T; TILE]],
-    /// The correction of each query.
-    pub corrections: &'a mut [T],
     /// c, which is not negative.
     pub c: T,
-    /// For each query the mask from key 0 of the block to the end of its span, or nothing at all.
-    pub masks: &'a [&'a [bool]],
-    /// What a mask's value is for kept keys.
-    pub kept: bool,
 }
 
+impl<T: Real> Softmax<'_, T> {
+    /// # Panics
+    /// If an argument is shorter than the spans need.
+    #[inline(always)]
+    fn check(&self) {
+        let rows = self.spans.len();
+        assert!(self.spans.iter().all(|span| span.to <= BLOCK));
+        assert!(self.x.len() >= rows * STRIDE);
+        assert!(self.max.len() >= rows && self.sums.len() >= rows);
+    }
+}
+
+/// What is done to the scores on the way to the maxima; all rows begin at key 0 of the block and
+/// reach to the end of the span.
+#[derive(Clone, Copy)]
+pub enum Edit<'a, T> {
+    /// Nothing.
+    None,
+    /// For each query a mask, and what its value is for kept keys.
+    Mask(&'a [&'a [bool]], bool),
+    /// For each query a bias, and the scale: as [`Arithmetic`](super::Arithmetic) with nothing else.
+    Bias(&'a [&'a [T]], T),
+}
+
+/// Whether there are enough rows and each is as long as its span needs.
+fn reach<T>(rows: &[&[T]], spans: &[Span]) -> bool {
+    rows.len() >= spans.len()
+        && rows
+            .iter()
+            .zip(spans)
+            .all(|(row, span)| row.len() >= span.to)
+}
+
+/// New maxima, corrections, and sums times the corrections. In `x`, what is not kept becomes −∞
+/// in the tiles of a row's span, 0 in what else of the union comes before and after it.
+///
 /// # Panics
 /// If an argument is shorter than the spans need.
 #[inline(always)]
-pub(super) unsafe fn run<V: Vector, const R: usize>(args: &mut Softmax<'_, V::T>) {
-    let rows = args.spans.len();
-    assert!(args.spans.iter().all(|span| span.to <= BLOCK));
-    assert!(args.x.len() >= rows * STRIDE && args.max.len() >= rows);
-    assert!(args.sums.len() >= rows && args.corrections.len() >= rows);
-    if args.masks.is_empty() {
-        // SAFETY: the slices hold every row.
-        unsafe { all_rows::<V, R, false>(args) }
-    } else {
-        let enough = |(mask, span): (&&[bool], &Span)| mask.len() >= span.to;
-        assert!(args.masks.len() >= rows && args.masks.iter().zip(args.spans).all(enough));
-        // SAFETY: the slices hold every row, and masks reach to the ends of the spans.
-        unsafe { all_rows::<V, R, true>(args) }
+pub(super) unsafe fn maxima<V: Vector, const R: usize>(
+    args: &mut Softmax<'_, V::T>,
+    edit: Edit<'_, V::T>,
+    corrections: &mut [V::T],
+) {
+    args.check();
+    assert!(corrections.len() >= args.spans.len());
+    let Some(first) = args.spans.first() else {
+        return;
+    };
+    let differs = |span: &Span| (span.from != first.from) | (span.to != first.to);
+    let alike = !args
+        .spans
+        .iter()
+        .fold(false, |any, span| any | differs(span));
+    // SAFETY: the slices hold every row, and masks and biases reach to the ends of the spans.
+    unsafe {
+        match edit {
+            Edit::None if alike => all_maxima::<V, R, true>(args, corrections, &Plain),
+            Edit::None => all_maxima::<V, R, false>(args, corrections, &Plain),
+            Edit::Mask(masks, kept) => {
+                assert!(reach(masks, args.spans));
+                all_maxima::<V, R, false>(args, corrections, &Masked { masks, kept });
+            }
+            Edit::Bias(biases, factor) => {
+                assert!(reach(biases, args.spans));
+                all_maxima::<V, R, false>(args, corrections, &Biased { biases, factor });
+            }
+        }
+    }
+}
+
+/// An [`Edit`] of registers. Not a closure, since those are compiled for themselves first and
+/// lack the instructions then.
+trait EditRegister<V: Vector> {
+    /// `y` of key `at` of a row on, of which n numbers count.
+    unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V;
+}
+
+struct Plain;
+
+impl<V: Vector> EditRegister<V> for Plain {
+    #[inline(always)]
+    unsafe fn edit(&self, _: usize, _: usize, _: usize, y: V) -> V {
+        y
+    }
+}
+
+struct Masked<'a> {
+    masks: &'a [&'a [bool]],
+    kept: bool,
+}
+
+impl<V: Vector> EditRegister<V> for Masked<'_> {
+    #[inline(always)]
+    unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V {
+        unsafe {
+            let mask = self.masks.get_unchecked(row).as_ptr();
+            y.dropped_unless(mask.wrapping_add(at), n, self.kept)
+        }
+    }
+}
+
+struct Biased<'a, T> {
+    biases: &'a [&'a [T]],
+    factor: T,
+}
+
+impl<V: Vector> EditRegister<V> for Biased<'_, V::T> {
+    #[inline(always)]
+    unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V {
+        unsafe {
+            let bias = self.biases.get_unchecked(row).as_ptr().wrapping_add(at);
+            with_bias(y, bias, n, self.factor)
+        }
     }
 }
 
 #[inline(always)]
-unsafe fn all_rows<V: Vector, const R: usize, const MASK: bool>(args: &mut Softmax<'_, V::T>) {
+unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
+    args: &mut Softmax<'_, V::T>,
+    corrections: &mut [V::T],
+    edit: &impl EditRegister<V>,
+) {
     let rows = args.spans.len();
-    let mask_of =
-        |i: usize| -> (&[bool], bool) { (if MASK { args.masks[i] } else { &[] }, args.kept) };
+    let mut lanes = [V::T::ZERO; TILE * TILE];
+    let mut span = args.spans[0];
     let mut row = 0;
     while row < rows {
-        let height = R.min(rows - row);
-        let union = Span::union(&args.spans[row..row + height]);
+        // As many rows as a register has lanes, then all that follows from their maxima.
+        let height = V::LANES.min(rows - row);
         // SAFETY: row i has STRIDE numbers, and spans rounded up to a tile end within them.
         unsafe {
-            // All maxima first, then all exponentials: what one row waits for, another fills.
-            for i in row..row + height {
-                let x = args.x.as_ptr().add(i * STRIDE);
-                let largest = largest::<V, MASK>(x, args.spans[i], args.max[i], mask_of(i));
-                args.corrections[i] = correction::<V>(args.max[i], largest, args.c);
-                args.max[i] = largest;
-            }
             for i in row..row + height {
                 let x = args.x.as_mut_ptr().add(i * STRIDE);
-                let (span, sums) = (args.spans[i], &mut args.sums[i]);
-                let factors = (args.max[i], args.corrections[i], args.c);
-                exponentials::<V, MASK>(x, (span, union), factors, sums, mask_of(i));
+                if !ALIKE {
+                    span = args.spans[i];
+                    let tiles = span.tiles();
+                    let first = i / R * R;
+                    let union = Span::union(&args.spans[first..(first + R).min(rows)]);
+                    zero(x, union.from, tiles.from.min(union.to));
+                    zero(x, tiles.to.max(union.from), union.to);
+                }
+                let largest = largest(x, span, i, edit);
+                largest.store(lanes.as_mut_ptr().add((i - row) * TILE));
+            }
+            let old = V::load_first(args.max.as_ptr().add(row), height);
+            let new = across(lanes.as_ptr(), V::LANES, |a: V, b| a.max(b)).max(old);
+            let correction = correct(old, new, V::splat(args.c));
+            new.store_first(args.max.as_mut_ptr().add(row), height);
+            correction.store_first(corrections.as_mut_ptr().add(row), height);
+            for i in row..row + height {
+                let factor = V::splat(corrections[i]);
+                let sums = args.sums[i].as_mut_ptr();
+                let mut lane = 0;
+                while lane < TILE {
+                    V::load(sums.add(lane)).mul(factor).store(sums.add(lane));
+                    lane += V::LANES;
+                }
             }
         }
         row += height;
     }
 }
 
-/// Which tiles of a span are whole, and where those at its ends begin.
-struct Tiles {
-    /// The tile that the span begins in, if it is not whole.
-    first: Option<usize>,
-    whole: Span,
-    /// The tile that the span ends in, if it is not whole nor `first`.
-    last: Option<usize>,
+/// Puts exponentials in place of all numbers and adds them to the sums, once the maxima are known.
+///
+/// # Panics
+/// If an argument is shorter than the spans need.
+#[inline(always)]
+pub(super) unsafe fn exponentials<V: Vector>(args: &mut Softmax<'_, V::T>) {
+    let rows = 0..args.spans.len();
+    // SAFETY: the slices hold every row.
+    unsafe { Left::of::<V>(args).part(rows).all::<V>() }
 }
 
-impl Tiles {
+/// Exponentials that are still to be computed.
+#[derive(Clone, Copy)]
+pub(super) struct Left<T> {
+    x: *mut T,
+    spans: *const Span,
+    max: *const T,
+    sums: *mut [T; TILE],
+    c: T,
+    /// The constants of exp2, in a way that keeps them out of registers.
+    constants: *const T,
+    /// Rows, of which the first is at tile `at`.
+    rows: usize,
+    at: usize,
+}
+
+/// Tiles of a row that are computed in one go.
+const AT_ONCE: usize = 4 * TILE;
+
+impl<T: Real> Left<T> {
+    /// All; they may be computed as long as `args` lives.
+    ///
+    /// # Panics
+    /// If an argument is shorter than the spans need.
     #[inline(always)]
-    fn of(span: Span) -> Tiles {
-        let whole = Span {
-            from: span.from.next_multiple_of(TILE),
-            to: span.to / TILE * TILE,
+    pub(super) fn of<V: Vector<T = T>>(args: &mut Softmax<'_, T>) -> Self {
+        args.check();
+        Left {
+            x: args.x.as_mut_ptr(),
+            spans: args.spans.as_ptr(),
+            max: args.max.as_ptr(),
+            sums: args.sums.as_mut_ptr(),
+            c: args.c,
+            constants: std::hint::black_box(V::EXP2.as_ptr()),
+            rows: args.spans.len(),
+            at: 0,
+        }
+    }
+
+    /// Row i, key j at `x()[i·STRIDE + j]`.
+    #[inline(always)]
+    pub(super) fn x(&self) -> *const T {
+        self.x
+    }
+
+    /// Those of some rows, which must be there.
+    #[inline(always)]
+    pub(super) unsafe fn part(mut self, rows: Range<usize>) -> Self {
+        unsafe {
+            self.skip(rows.start);
+            self.rows = rows.len();
+            self.begin_row();
+        }
+        self
+    }
+
+    /// How often [`Left::some`] has something to do.
+    #[inline(always)]
+    pub(super) unsafe fn count(&self) -> usize {
+        let count = |i| unsafe {
+            let tiles = (*self.spans.add(i)).tiles();
+            (tiles.to - tiles.from).div_ceil(AT_ONCE)
         };
-        let first = span.from / TILE * TILE;
-        Tiles {
-            first: (first < whole.from).then_some(first),
-            last: (whole.to < span.to && whole.to >= whole.from).then_some(whole.to),
-            whole,
+        (0..self.rows).map(count).sum()
+    }
+
+    /// Goes on to a row with a key, unless this is one.
+    #[inline(always)]
+    unsafe fn begin_row(&mut self) {
+        unsafe {
+            while self.rows > 0 && (*self.spans).is_empty() {
+                self.skip(1);
+            }
+            if self.rows > 0 {
+                self.at = (*self.spans).tiles().from;
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn skip(&mut self, rows: usize) {
+        unsafe {
+            self.x = self.x.add(rows * STRIDE);
+            self.spans = self.spans.add(rows);
+            self.max = self.max.add(rows);
+            self.sums = self.sums.add(rows);
+            self.rows -= rows;
+        }
+    }
+
+    /// Computes what is left.
+    #[inline(always)]
+    pub(super) unsafe fn all<V: Vector<T = T>>(&mut self) {
+        unsafe {
+            while self.rows > 0 {
+                self.some::<V>();
+            }
+        }
+    }
+
+    /// Computes some, if there are any left.
+    #[inline(always)]
+    pub(super) unsafe fn some<V: Vector<T = T>>(&mut self) {
+        if self.rows == 0 {
+            return;
+        }
+        unsafe {
+            let end = (*self.spans).to.next_multiple_of(TILE);
+            let to = end.min(self.at + AT_ONCE);
+            // −∞ stays −∞ where there is no kept key so far.
+            let shift = V::splat(-T::MAX).max(V::splat(*self.max));
+            let c = V::splat(self.c);
+            let sums = self.sums.cast::<T>();
+            let mut lane = 0;
+            while lane < TILE {
+                let mut sum = V::load(sums.add(lane));
+                let mut at = self.at + lane;
+                while at < to {
+                    let x = self.x.add(at);
+                    let y = V::load(x).sub(shift).mul(c);
+                    let p = y.exp2(self.constants);
+                    p.store(x);
+                    sum = sum.add(p);
+                    at += TILE;
+                }
+                sum.store(sums.add(lane));
+                lane += V::LANES;
+            }
+            self.at = to;
+            if to == end {
+                self.skip(1);
+                self.begin_row();
+            }
         }
     }
 }
 
-/// Numbers of a row from `at` on, −∞ where the mask drops them; if not `WHOLE`, also outside the
-/// span.
+/// The corrections 2^((old − new)·c) of some maxima.
 #[inline(always)]
-unsafe fn load<V: Vector, const MASK: bool, const WHOLE: bool>(
-    x: *const V::T,
-    at: usize,
+unsafe fn correct<V: Vector>(old: V, new: V, c: V) -> V {
+    unsafe {
+        // Without a kept key so far, sums are 0 and any finite factor leaves them so.
+        let lowest = V::splat(-V::T::MAX);
+        let [correction] = exp2([lowest.max(old).sub(lowest.max(new)).mul(c)]);
+        correction
+    }
+}
+
+impl Span {
+    /// The tiles that hold a key.
+    fn tiles(self) -> Span {
+        if self.is_empty() {
+            return Span::default();
+        }
+        Span {
+            from: self.from / TILE * TILE,
+            to: self.to.next_multiple_of(TILE),
+        }
+    }
+}
+
+/// Edits the numbers of the span and returns the largest, lane by lane. What is not kept, but in
+/// the same tile, becomes −∞.
+#[inline(always)]
+unsafe fn largest<V: Vector>(
+    x: *mut V::T,
     span: Span,
-    (mask, kept): (&[bool], bool),
+    row: usize,
+    edit: &impl EditRegister<V>,
 ) -> V {
     unsafe {
-        let mut y = V::load(x.add(at));
-        if MASK {
-            let n = if WHOLE {
-                V::LANES
-            } else {
-                V::LANES.min(span.to.saturating_sub(at))
-            };
-            y = y.dropped_unless(mask.as_ptr().wrapping_add(at), n, kept);
+        let mut largest = [V::splat(V::T::NEG_INFINITY); 4];
+        if span.is_empty() {
+            return largest[0];
         }
-        if !WHOLE {
-            let from = span.from.clamp(at, at + V::LANES) - at;
-            let to = span.to.clamp(at, at + V::LANES) - at;
-            y = y.only(from, to.max(from));
+        let mut tiles = span.tiles();
+        if tiles.from < span.from {
+            largest[0] = edge(x, tiles.from, span, row, edit);
+            tiles.from += TILE;
         }
-        y
-    }
-}
-
-/// The largest number of the span and of `max`.
-#[inline(always)]
-unsafe fn largest<V: Vector, const MASK: bool>(
-    x: *const V::T,
-    span: Span,
-    max: V::T,
-    mask: (&[bool], bool),
-) -> V::T {
-    if span.is_empty() {
-        return max;
-    }
-    unsafe {
-        let tiles = Tiles::of(span);
-        let mut largest = [V::splat(max); 4];
-        let mut at = tiles.whole.from;
-        while at + 4 * V::LANES <= tiles.whole.to {
+        if span.to < tiles.to && tiles.from < tiles.to {
+            tiles.to -= TILE;
+            largest[1] = edge(x, tiles.to, span, row, edit);
+        }
+        let mut at = tiles.from;
+        while at + 4 * V::LANES <= tiles.to {
             for n in 0..4 {
-                let y = load::<V, MASK, true>(x, at + n * V::LANES, span, mask);
+                let at = at + n * V::LANES;
+                let y = edit.edit(row, at, V::LANES, V::load(x.add(at)));
+                y.store(x.add(at));
                 largest[n] = y.max(largest[n]);
             }
             at += 4 * V::LANES;
         }
-        while at < tiles.whole.to {
-            largest[0] = load::<V, MASK, true>(x, at, span, mask).max(largest[0]);
+        while at < tiles.to {
+            let y = edit.edit(row, at, V::LANES, V::load(x.add(at)));
+            y.store(x.add(at));
+            largest[2] = y.max(largest[2]);
             at += V::LANES;
         }
-        for first in [tiles.first, tiles.last].into_iter().flatten() {
-            let mut at = first;
-            while at < first + TILE {
-                largest[1] = load::<V, MASK, false>(x, at, span, mask).max(largest[1]);
-                at += V::LANES;
-            }
-        }
         let [a, b, c, d] = largest;
-        a.max(b).max(c.max(d)).reduce_max()
+        a.max(b).max(c.max(d))
     }
 }
 
-/// Puts exponentials in place of the numbers of the span and adds them to the sums; 0 around the
-/// span in its tiles and in the union.
+/// [`largest`] of a tile that is not inside the span altogether.
 #[inline(always)]
-unsafe fn exponentials<V: Vector, const MASK: bool>(
+unsafe fn edge<V: Vector>(
     x: *mut V::T,
-    (span, union): (Span, Span),
-    (max, correction, c): (V::T, V::T, V::T),
-    sums: &mut [V::T; TILE],
-    mask: (&[bool], bool),
-) {
+    tile: usize,
+    span: Span,
+    row: usize,
+    edit: &impl EditRegister<V>,
+) -> V {
     unsafe {
-        if span.is_empty() {
-            zero::<V>(x, union.from, union.to);
-            return;
+        let mut largest = V::splat(V::T::NEG_INFINITY);
+        let mut at = tile;
+        while at < tile + TILE {
+            let from = span.from.clamp(at, at + V::LANES) - at;
+            let to = span.to.clamp(at, at + V::LANES) - at;
+            let y = edit.edit(row, at, to, V::load(x.add(at)));
+            let y = y.only(from, to.max(from));
+            y.store(x.add(at));
+            largest = y.max(largest);
+            at += V::LANES;
         }
-        let tiles = Tiles::of(span);
-        // With no kept key so far, −∞ − 0 = −∞ and every p is 0.
-        let max = if max == V::T::NEG_INFINITY {
-            V::T::ZERO
-        } else {
-            max
-        };
-        let (max, c, correction) = (V::splat(max), V::splat(c), V::splat(correction));
-        let mut lane = 0;
-        while lane < TILE {
-            let mut sum = V::load(sums.as_ptr().add(lane)).mul(correction);
-            if let Some(first) = tiles.first {
-                let y = load::<V, MASK, false>(x, first + lane, span, mask);
-                sum = sum.add(put(x.add(first + lane), [y.sub(max).mul(c)])[0]);
-            }
-            let mut at = tiles.whole.from + lane;
-            while at + 3 * TILE < tiles.whole.to {
-                let mut y = [max; 4];
-                for n in 0..4 {
-                    y[n] = load::<V, MASK, true>(x, at + n * TILE, span, mask);
-                    y[n] = y[n].sub(max).mul(c);
-                }
-                for p in put(x.add(at), y) {
-                    sum = sum.add(p);
-                }
-                at += 4 * TILE;
-            }
-            while at < tiles.whole.to {
-                let y = load::<V, MASK, true>(x, at, span, mask);
-                sum = sum.add(put(x.add(at), [y.sub(max).mul(c)])[0]);
-                at += TILE;
-            }
-            if let Some(last) = tiles.last {
-                let y = load::<V, MASK, false>(x, last + lane, span, mask);
-                sum = sum.add(put(x.add(last + lane), [y.sub(max).mul(c)])[0]);
-            }
-            sum.store(sums.as_mut_ptr().add(lane));
-            lane += V::LANES;
-        }
-        zero::<V>(x, union.from, span.from / TILE * TILE);
-        zero::<V>(x, span.to.next_multiple_of(TILE), union.to);
-    }
-}
-
-/// Writes 2^y to registers a tile apart.
-#[inline(always)]
-unsafe fn put<V: Vector, const N: usize>(to: *mut V::T, y: [V; N]) -> [V; N] {
-    unsafe {
-        let p = exp2(y);
-        for n in 0..N {
-            p[n].store(to.add(n * TILE));
-        }
-        p
+        largest
     }
 }
 
 /// 2^((old − new)·c): what sums relative to `old` are multiplied by to be relative to `new`.
 #[inline(always)]
 pub(super) unsafe fn correction<V: Vector>(old: V::T, new: V::T, c: V::T) -> V::T {
-    if old == new {
-        return V::T::ONE; // also where both are −∞
-    }
-    if old == V::T::NEG_INFINITY {
-        return V::T::ZERO;
-    }
     unsafe {
         let mut lanes = [V::T::ZERO; TILE];
-        exp2([V::splat((old - new) * c)])[0].store(lanes.as_mut_ptr());
+        let correction = correct(V::splat(old), V::splat(new), V::splat(c));
+        correction.store(lanes.as_mut_ptr());
         lanes[0]
     }
 }
@@ -282,40 +466,37 @@ pub(super) unsafe fn totals<V: Vector>(lanes: &[[V::T; TILE]], to: &mut [V::T]) 
                 spare[..height].copy_from_slice(&lanes[row..]);
                 spare.as_ptr()
             };
-            let sums = across::<V, TILE>(from.cast(), |a, b| a.add(b));
+            let sums = across(from.cast(), TILE, |a: V, b| a.add(b));
             sums.store_first(to.as_mut_ptr().add(row), height);
         }
         row += height;
     }
 }
 
-/// Joins the first N of the 16 numbers of each of `LANES` rows: n with n + N/2, then n with
-/// n + N/4, and so on; lane i is row i's.
+/// Joins the first 2ⁿ ≤ 16 numbers of each of `LANES` rows of 16, those of a row's first half with
+/// those of its second half until one is left; lane i is row i's.
 #[inline(always)]
-pub(super) unsafe fn across<V: Vector, const N: usize>(
+pub(super) unsafe fn across<V: Vector>(
     rows: *const V::T,
+    count: usize,
     join: impl Fn(V, V) -> V,
 ) -> V {
     let mut turned = [V::T::ZERO; TILE * TILE];
-    // SAFETY: the caller has the rows; N ≤ 16 columns of 16 numbers fit.
+    // SAFETY: the caller has the rows; up to 16 columns of 16 numbers fit.
     unsafe {
         let to = turned.as_mut_ptr();
         let mut column = 0;
-        while column < N {
-            let columns = V::LANES.min(N);
-            V::turn(
-                rows.add(column),
-                TILE as isize,
-                columns,
-                to.add(column * TILE),
-            );
+        while column < count {
+            let columns = V::LANES.min(count);
+            let from = rows.add(column);
+            V::turn(from, TILE as isize, columns, to.add(column * TILE));
             column += columns;
         }
-        let mut columns = [V::splat(V::T::ZERO); N];
-        for (n, column) in columns.iter_mut().enumerate() {
-            *column = V::load(to.add(n * TILE));
+        let mut columns = [V::splat(V::T::ZERO); TILE];
+        for n in 0..count {
+            columns[n] = V::load(to.add(n * TILE));
         }
-        let mut half = N / 2;
+        let mut half = count / 2;
         while half > 0 {
             for n in 0..half {
                 columns[n] = join(columns[n], columns[n + half]);
@@ -327,156 +508,8 @@ pub(super) unsafe fn across<V: Vector, const N: usize>(
 }
 
 #[inline(always)]
-unsafe fn zero<V: Vector>(x: *mut V::T, from: usize, to: usize) {
+unsafe fn zero<T: Real>(x: *mut T, from: usize, to: usize) {
     for at in from..to {
-        unsafe { *x.add(at) = V::T::ZERO };
-    }
-}
-
-/// What comes between the scores and the softmax of one query, in this order: scale and softcap,
-/// bias, ALiBi, masks. All slices begin at key 0 of the block and reach to the end of the span.
-pub struct Bend<'a, T> {
-    /// The keys.
-    pub span: Span,
-    /// Scale, softcap, bias and ALiBi; `None` leaves the scores as they are.
-    pub arithmetic: Option<Arithmetic<'a, T>>,
-    /// A mask, and what its value is for kept keys.
-    pub mask: Option<(&'a [bool], bool)>,
-}
-
-/// x = factor·t + bias − slope·|position − j|, with t = score, or with a softcap
-/// t = tanh(inner·score).
-pub struct Arithmetic<'a, T> {
-    /// scale/softcap, with a softcap.
-    pub inner: Option<T>,
-    /// The softcap, or else the scale.
-    pub factor: T,
-    /// One number a key; −∞ drops the key.
-    pub bias: Option<&'a [T]>,
-    /// The slope, and the query's position counted from key 0 of the block.
-    pub alibi: Option<(T, T)>,
-}
-
-/// Changes `x` in place, for the keys of the span.
-///
-/// # Panics
-/// If an argument is shorter than the span needs.
-#[inline(always)]
-pub(super) unsafe fn bend<V: Vector>(args: &Bend<'_, V::T>, x: &mut [V::T]) {
-    let span = args.span;
-    if span.is_empty() {
-        return;
-    }
-    assert!(x.len() >= span.to.next_multiple_of(TILE));
-    if let Some((mask, _)) = args.mask {
-        assert!(mask.len() >= span.to);
-    }
-    if let Some(Arithmetic {
-        bias: Some(bias), ..
-    }) = args.arithmetic
-    {
-        assert!(bias.len() >= span.to);
-    }
-    let a = args.arithmetic.as_ref();
-    let (softcap, bias, alibi) = (
-        a.is_some_and(|a| a.inner.is_some()),
-        a.is_some_and(|a| a.bias.is_some()),
-        a.is_some_and(|a| a.alibi.is_some()),
-    );
-    // SAFETY: the slices reach to the end of the span. What is common has loops of its own.
-    unsafe {
-        match (a.is_some(), softcap, bias, alibi, args.mask.is_some()) {
-            (false, .., true) => bend_row::<V, false, false, false, false, true>(args, x),
-            (true, false, true, false, false) => {
-                bend_row::<V, true, false, true, false, false>(args, x);
-            }
-            (true, true, false, false, false) => {
-                bend_row::<V, true, true, false, false, false>(args, x);
-            }
-            (true, false, false, true, false) => {
-                bend_row::<V, true, false, false, true, false>(args, x);
-            }
-            _ => bend_row::<V, true, true, true, true, true>(args, x),
-        }
-    }
-}
-
-/// What is `false` is not there; what is `true` may be.
-#[inline(always)]
-unsafe fn bend_row<
-    V: Vector,
-    const ARITHMETIC: bool,
-    const SOFTCAP: bool,
-    const BIAS: bool,
-    const ALIBI: bool,
-    const MASK: bool,
->(
-    args: &Bend<'_, V::T>,
-    x: &mut [V::T],
-) {
-    let span = args.span;
-    let mut at = span.from / V::LANES * V::LANES;
-    // SAFETY: loads and stores lie in `x`, of masks and biases only what the span has is read.
-    unsafe {
-        while at + V::LANES <= span.to {
-            bend_some::<V, ARITHMETIC, SOFTCAP, BIAS, ALIBI, MASK>(args, x, at, V::LANES);
-            at += V::LANES;
-        }
-        if at < span.to {
-            bend_some::<V, ARITHMETIC, SOFTCAP, BIAS, ALIBI, MASK>(args, x, at, span.to - at);
-        }
-    }
-}
-
-/// One register, of which n numbers count.
-#[inline(always)]
-unsafe fn bend_some<
-    V: Vector,
-    const ARITHMETIC: bool,
-    const SOFTCAP: bool,
-    const BIAS: bool,
-    const ALIBI: bool,
-    const MASK: bool,
->(
-    args: &Bend<'_, V::T>,
-    x: &mut [V::T],
-    at: usize,
-    n: usize,
-) {
-    unsafe {
-        let to = x.as_mut_ptr().add(at);
-        let mut y = V::load(to);
-        if ARITHMETIC && let Some(arithmetic) = &args.arithmetic {
-            if SOFTCAP && let Some(inner) = arithmetic.inner {
-                y = tanh(y.mul(V::splat(inner)));
-            }
-            let mut bias = V::splat(V::T::ZERO);
-            if BIAS && let Some(from) = arithmetic.bias {
-                let from = from.as_ptr().add(at);
-                bias = if n == V::LANES {
-                    V::load(from)
-                } else {
-                    V::load_first(from, n)
-                };
-            }
-            y = y.fma(V::splat(arithmetic.factor), bias);
-            if ALIBI && let Some((slope, position)) = arithmetic.alibi {
-                let mut lanes = [V::T::ZERO; TILE];
-                for (lane, key) in lanes.iter_mut().zip(at..at + V::LANES) {
-                    *lane = V::T::from_f64(key as f64);
-                }
-                let distance = V::splat(position).sub(V::load(lanes.as_ptr())).abs();
-                y = V::splat(-slope).fma(distance, y);
-            }
-            // However low, a finite number does not drop a key; NaN stays.
-            y = V::splat(-V::T::MAX).max(y);
-            if BIAS {
-                y = y.dropped_where_neg_inf(bias);
-            }
-        }
-        if MASK && let Some((mask, kept)) = args.mask {
-            y = y.dropped_unless(mask.as_ptr().add(at), n, kept);
-        }
-        y.store(to);
+        unsafe { *x.add(at) = T::ZERO };
     }
 }

@@ -19,14 +19,26 @@ fn exp2_is_within_two_ulp() {
     for (isa, kernels) in tables::<f32>() {
         let exp2 = |x| (kernels.correction)(x, 0.0, 1.0);
         let mut worst = 0.0_f64;
-        for n in 1..400_000 {
-            let x = -(n as f32) * 3.1e-4;
+        let mut look = |x: f32| {
             worst = worst.max(ulps(f64::from(exp2(x)), f64::from(x).exp2(), 23));
-        }
+        };
+        // Every number from −1 to −1/2, which is every case of the fraction, then all sizes.
+        (0.5_f32.to_bits()..=1.0_f32.to_bits()).for_each(|bits| look(-f32::from_bits(bits)));
+        (1..126_0000).for_each(|n| look(-(n as f32) * 1e-4));
+        (1..127).for_each(|n| look(-(2.0_f32.powi(-n))));
         assert!(worst < 2.0, "{isa:?}: {worst} ulp");
-        assert_eq!(exp2(0.0), 1.0);
-        for lowest in [f32::NEG_INFINITY, -3.4e38, -1e30, -200.0] {
-            assert_eq!(exp2(lowest), 0.0, "{isa:?} {lowest}");
+        for n in 0..=126 {
+            assert_eq!(exp2(-n as f32), 2.0_f32.powi(-n), "{isa:?} {n}");
+        }
+        for n in 0..3000 {
+            let x = -126.0 - n as f32 * 0.01;
+            let (found, exact) = (f64::from(exp2(x)), f64::from(x).exp2());
+            let near = (found - exact).abs() <= 2f64.powi(-149);
+            assert!(found == 0.0 || near, "{isa:?} {x}: {found} for {exact}");
+        }
+        let lowest = [-150.0, -1000.0, -1e7, -1e20, -3.4e38, -f32::MAX];
+        for lowest in lowest.into_iter().chain([f32::NEG_INFINITY]) {
+            assert_eq!(exp2(lowest).to_bits(), 0, "{isa:?} {lowest}");
         }
         assert!(exp2(f32::NAN).is_nan());
     }

@@ -14,6 +14,7 @@
 use super::super::real::Real;
 use super::rows::Rows;
 use super::shared::RowsMut;
+use super::softmax::{Left, Softmax};
 use super::vector::Vector;
 use super::{BLOCK, STRIDE, Span};
 
@@ -56,21 +57,41 @@ pub fn sums_stride(width: usize) -> usize {
 
 /// Updates `sums[i·sums_stride(width) + c]` for every query of `spans`.
 ///
+/// With `softmax`, whose maxima are known, its exponentials take the place of `args.p`: while the
+/// values of one tile of queries are weighed, the exponentials of the next one are computed on what
+/// the processor has besides units for multiply-adds.
+///
 /// # Panics
 /// If an argument is shorter than the spans need.
 #[inline(always)]
 pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: usize>(
+    softmax: Option<&mut Softmax<'_, V::T>>,
     args: &Values<'_, V::T>,
     sums: &mut [V::T],
 ) {
+    let (left, p) = match softmax {
+        Some(softmax) => {
+            assert!(softmax.spans.len() >= args.spans.len());
+            let left = Left::of::<V>(softmax);
+            (Some(left), left.x())
+        }
+        None => {
+            assert!(args.p.len() >= args.spans.len() * STRIDE);
+            (None, args.p.as_ptr())
+        }
+    };
     let (rows, width) = (args.spans.len(), args.v.width());
     let stride = sums_stride(width);
     assert!(args.keys.to <= BLOCK && args.v.count() >= args.keys.len());
-    assert!(args.p.len() >= rows * STRIDE && sums.len() >= rows * stride);
+    assert!(sums.len() >= rows * stride);
     if let Start::Times(factors) = args.start {
         assert!(factors.len() >= rows);
     }
     let vectors = width.div_ceil(V::LANES);
+    if let Some(left) = left.filter(|_| vectors == 0) {
+        // SAFETY: `left` has as many rows.
+        unsafe { left.part(0..rows).all::<V>() };
+    }
     // Values that few queries use come from memory: whole rows in one pass, asked for ahead.
     let stream = rows <= STREAM;
     let (tile_rows, tile_vectors) = if stream { (FEW, 8) } else { (R, N) };
@@ -80,13 +101,29 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
         let mut row = 0;
         while row < rows {
             let height = tile_rows.min(rows - row);
+            let mut next = None;
+            if pass == 0
+                && let Some(left) = left
+            {
+                // SAFETY: `left` has as many rows.
+                unsafe {
+                    if row == 0 {
+                        let first = if stream { rows } else { height };
+                        left.part(0..first).all::<V>();
+                    }
+                    if !stream {
+                        let end = (row + height + tile_rows).min(rows);
+                        next = Some(left.part(row + height..end));
+                    }
+                }
+            }
             let span =
                 Span::union(&args.spans[row..row + height]).within(args.keys.from, args.keys.to);
             // SAFETY: the tile's queries, keys and columns exist: see the assertions above; its
             // last register loads only the columns that there are, and `sums` has room for all.
             unsafe {
                 let tile = Tile {
-                    p: args.p.as_ptr().add(row * STRIDE + span.from),
+                    p: p.add(row * STRIDE + span.from),
                     v: args.v.pointer().wrapping_offset(
                         (span.from - args.keys.from) as isize * args.v.stride()
                             + (first * V::LANES) as isize,
@@ -105,23 +142,69 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                 };
                 if stream {
                     tile.stream::<V>(height, end - first, row == 0);
-                } else if end == vectors && tile.last <= V::LANES / 2 && height % 2 == 0 {
-                    match end - first {
-                        1 => tile.pairs::<V, 0>(height),
-                        2 => tile.pairs::<V, 1>(height),
-                        3 => tile.pairs::<V, 2>(height),
-                        _ => tile.pairs::<V, 3>(height),
-                    }
                 } else {
-                    match end - first {
-                        1 => tile.high::<V, 1>(height),
-                        2 => tile.high::<V, 2>(height),
-                        3 => tile.high::<V, 3>(height),
-                        _ => tile.high::<V, N>(height),
+                    let next = &mut Meanwhile::new(next, tile.keys);
+                    if end == vectors && tile.last <= V::LANES / 2 && height % 2 == 0 {
+                        match end - first {
+                            1 => tile.pairs::<V, 0>(height, next),
+                            2 => tile.pairs::<V, 1>(height, next),
+                            3 => tile.pairs::<V, 2>(height, next),
+                            _ => tile.pairs::<V, 3>(height, next),
+                        }
+                    } else {
+                        match end - first {
+                            1 => tile.high::<V, 1>(height, next),
+                            2 => tile.high::<V, 2>(height, next),
+                            3 => tile.high::<V, 3>(height, next),
+                            _ => tile.high::<V, N>(height, next),
+                        }
                     }
+                    next.finish::<V>();
                 }
             }
             row += height;
+        }
+    }
+}
+
+/// Keys between two looks at what else is to be done.
+const KEYS_AT_ONCE: usize = 8;
+
+/// Exponentials of the next tile of queries, spread over the keys of this one.
+struct Meanwhile<T> {
+    left: Option<Left<T>>,
+    /// How often there is something to do, and how often it may be done.
+    count: usize,
+    looks: usize,
+    due: usize,
+}
+
+impl<T: Real> Meanwhile<T> {
+    #[inline(always)]
+    unsafe fn new(left: Option<Left<T>>, keys: usize) -> Self {
+        Meanwhile {
+            count: left.map_or(0, |left| unsafe { left.count() }),
+            left,
+            looks: keys.div_ceil(KEYS_AT_ONCE),
+            due: 0,
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn look<V: Vector<T = T>>(&mut self) {
+        self.due += self.count;
+        while self.due >= self.looks {
+            self.due -= self.looks;
+            if let Some(left) = &mut self.left {
+                unsafe { left.some::<V>() };
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn finish<V: Vector<T = T>>(&mut self) {
+        if let Some(left) = &mut self.left {
+            unsafe { left.all::<V>() };
         }
     }
 }
@@ -143,27 +226,35 @@ struct Tile<T> {
 
 impl<T: Real> Tile<T> {
     #[inline(always)]
-    unsafe fn high<V: Vector<T = T>, const N: usize>(&self, height: usize) {
+    unsafe fn high<V: Vector<T = T>, const N: usize>(
+        &self,
+        height: usize,
+        next: &mut Meanwhile<T>,
+    ) {
         unsafe {
             match height {
-                1 => self.compute::<V, 1, N, false>(),
-                2 => self.compute::<V, 2, N, false>(),
-                3 => self.compute::<V, 3, N, false>(),
-                4 => self.compute::<V, 4, N, false>(),
-                5 => self.compute::<V, 5, N, false>(),
-                _ => self.compute::<V, 6, N, false>(),
+                1 => self.compute::<V, 1, N, false>(Some(next)),
+                2 => self.compute::<V, 2, N, false>(Some(next)),
+                3 => self.compute::<V, 3, N, false>(Some(next)),
+                4 => self.compute::<V, 4, N, false>(Some(next)),
+                5 => self.compute::<V, 5, N, false>(Some(next)),
+                _ => self.compute::<V, 6, N, false>(Some(next)),
             }
         }
     }
 
     /// N whole registers and half a one.
     #[inline(always)]
-    unsafe fn pairs<V: Vector<T = T>, const N: usize>(&self, height: usize) {
+    unsafe fn pairs<V: Vector<T = T>, const N: usize>(
+        &self,
+        height: usize,
+        next: &mut Meanwhile<T>,
+    ) {
         unsafe {
             match height {
-                2 => self.compute_pairs::<V, 1, N>(),
-                4 => self.compute_pairs::<V, 2, N>(),
-                _ => self.compute_pairs::<V, 3, N>(),
+                2 => self.compute_pairs::<V, 1, N>(next),
+                4 => self.compute_pairs::<V, 2, N>(next),
+                _ => self.compute_pairs::<V, 3, N>(next),
             }
         }
     }
@@ -191,14 +282,17 @@ impl<T: Real> Tile<T> {
     unsafe fn low<V: Vector<T = T>, const N: usize, const AHEAD: bool>(&self, height: usize) {
         unsafe {
             match height {
-                1 => self.compute::<V, 1, N, AHEAD>(),
-                _ => self.compute::<V, 2, N, AHEAD>(),
+                1 => self.compute::<V, 1, N, AHEAD>(None),
+                _ => self.compute::<V, 2, N, AHEAD>(None),
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize, const AHEAD: bool>(&self) {
+    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize, const AHEAD: bool>(
+        &self,
+        mut next: Option<&mut Meanwhile<T>>,
+    ) {
         unsafe {
             let mut sums = [[V::splat(T::ZERO); N]; R];
             if self.goes_on {
@@ -209,27 +303,35 @@ impl<T: Real> Tile<T> {
                 }
             }
             let mut row = self.v;
-            for j in 0..self.keys {
-                let mut v = [V::splat(T::ZERO); N];
-                for n in 0..N - 1 {
-                    v[n] = V::load(row.add(n * V::LANES));
-                }
-                v[N - 1] = V::load_first(row.add((N - 1) * V::LANES), self.last);
-                for r in 0..R {
-                    let p = V::splat(*self.p.add(r * STRIDE + j));
-                    for n in 0..N {
-                        sums[r][n] = p.fma(v[n], sums[r][n]);
+            let mut j = 0;
+            while j < self.keys {
+                let end = (j + KEYS_AT_ONCE).min(self.keys);
+                while j < end {
+                    let mut v = [V::splat(T::ZERO); N];
+                    for n in 0..N - 1 {
+                        v[n] = V::load(row.add(n * V::LANES));
                     }
-                }
-                if AHEAD {
-                    let ahead = row.wrapping_offset(ROWS_AHEAD * self.v_stride);
-                    let mut n = 0;
-                    while n < N {
-                        V::prefetch(ahead.wrapping_add(n * V::LANES));
-                        n += 64 / (V::LANES * size_of::<T>());
+                    v[N - 1] = V::load_first(row.add((N - 1) * V::LANES), self.last);
+                    for r in 0..R {
+                        let p = V::splat(*self.p.add(r * STRIDE + j));
+                        for n in 0..N {
+                            sums[r][n] = p.fma(v[n], sums[r][n]);
+                        }
                     }
+                    if AHEAD {
+                        let ahead = row.wrapping_offset(ROWS_AHEAD * self.v_stride);
+                        let mut n = 0;
+                        while n < N {
+                            V::prefetch(ahead.wrapping_add(n * V::LANES));
+                            n += 64 / (V::LANES * size_of::<T>());
+                        }
+                    }
+                    row = row.wrapping_offset(self.v_stride);
+                    j += 1;
                 }
-                row = row.wrapping_offset(self.v_stride);
+                if let Some(next) = &mut next {
+                    next.look::<V>();
+                }
             }
             if let Some(factors) = self.factors {
                 for r in 0..R {
@@ -252,7 +354,10 @@ impl<T: Real> Tile<T> {
 impl<T: Real> Tile<T> {
     /// P pairs of queries.
     #[inline(always)]
-    unsafe fn compute_pairs<V: Vector<T = T>, const P: usize, const N: usize>(&self) {
+    unsafe fn compute_pairs<V: Vector<T = T>, const P: usize, const N: usize>(
+        &self,
+        next: &mut Meanwhile<T>,
+    ) {
         unsafe {
             let at =
                 |query: usize, n: usize| self.sums.add(query * self.sums_stride + n * V::LANES);
@@ -270,23 +375,29 @@ impl<T: Real> Tile<T> {
                 }
             }
             let mut row = self.v;
-            for j in 0..self.keys {
-                let mut v = [zero; N];
-                for n in 0..N {
-                    v[n] = V::load(row.add(n * V::LANES));
-                }
-                let end = row.add(N * V::LANES);
-                let half = V::load_halves(end, end, self.last);
-                for p in 0..P {
-                    let at = self.p.add(2 * p * STRIDE + j);
-                    let weight = [V::splat(*at), V::splat(*at.add(STRIDE))];
+            let mut j = 0;
+            while j < self.keys {
+                let end = (j + KEYS_AT_ONCE).min(self.keys);
+                while j < end {
+                    let mut v = [zero; N];
                     for n in 0..N {
-                        whole[p][0][n] = weight[0].fma(v[n], whole[p][0][n]);
-                        whole[p][1][n] = weight[1].fma(v[n], whole[p][1][n]);
+                        v[n] = V::load(row.add(n * V::LANES));
                     }
-                    halves[p] = weight[0].halves(weight[1]).fma(half, halves[p]);
+                    let last = row.add(N * V::LANES);
+                    let half = V::load_halves(last, last, self.last);
+                    for p in 0..P {
+                        let at = self.p.add(2 * p * STRIDE + j);
+                        let weight = [V::splat(*at), V::splat(*at.add(STRIDE))];
+                        for n in 0..N {
+                            whole[p][0][n] = weight[0].fma(v[n], whole[p][0][n]);
+                            whole[p][1][n] = weight[1].fma(v[n], whole[p][1][n]);
+                        }
+                        halves[p] = weight[0].halves(weight[1]).fma(half, halves[p]);
+                    }
+                    row = row.wrapping_offset(self.v_stride);
+                    j += 1;
                 }
-                row = row.wrapping_offset(self.v_stride);
+                next.look::<V>();
             }
             if let Some(factors) = self.factors {
                 for p in 0..P {

@@ -46,8 +46,6 @@ pub(super) trait Vector: Copy {
     unsafe fn abs(self) -> Self;
     /// |self| with the sign of `sign`.
     unsafe fn copy_sign(self, sign: Self) -> Self;
-    /// Largest lane.
-    unsafe fn reduce_max(self) -> Self::T;
     /// The lanes from ≤ lane < to, −∞ elsewhere.
     unsafe fn only(self, from: usize, to: usize) -> Self;
     /// −∞ in the lanes where `bias` is −∞.
@@ -59,6 +57,14 @@ pub(super) trait Vector: Copy {
     /// self·2^⌊exponent⌋ for self in [1, 2] and exponent ≤ 1; 0 for −∞, NaN where self is NaN.
     /// Subnormal results may be 0.
     unsafe fn scale(self, exponent: Self) -> Self;
+    /// What [`Vector::exp2`] takes.
+    const EXP2: &'static [Self::T] = <Self::T as Real>::EXP2;
+    /// 2^self for self ≤ 1 within 1.5 ulp; 0 for −∞, NaN for NaN, perhaps 0 for subnormal results.
+    /// `constants` are [`Vector::EXP2`], wherever they are.
+    #[inline(always)]
+    unsafe fn exp2(self, constants: *const Self::T) -> Self {
+        unsafe { exp2_by_polynomial(self, constants) }
+    }
     /// self − round(self), in [−½, ½], for |self| below 2¹⁶.
     unsafe fn centred_fraction(self) -> Self;
     /// Asks for the line of memory at `at`, which may be any address.
@@ -68,29 +74,28 @@ pub(super) trait Vector: Copy {
     unsafe fn turn(from: *const Self::T, stride: isize, columns: usize, to: *mut Self::T);
 }
 
-/// 2^x for x ≤ 1 within 1.5 ulp; 0 for −∞, NaN for NaN, perhaps 0 for subnormal results. Several
-/// registers at once, step by step, so that none waits for its own steps.
-///
-/// 2^x = 2^⌊x⌋·(1 + f·q(f)) with f = x − ⌊x⌋ and 1 + f·q(f) a minimax polynomial (relative error 2.0e-9 for
-/// `f32`, 3.2e-18 for `f64`), so that 2^0 is exactly 1.
+/// 2^x of each, by [`Vector::exp2`].
 #[inline(always)]
 pub(super) unsafe fn exp2<V: Vector, const N: usize>(x: [V; N]) -> [V; N] {
+    let mut p = x;
+    for p in &mut p {
+        *p = unsafe { p.exp2(V::EXP2.as_ptr()) };
+    }
+    p
+}
+
+/// 2^x = 2^⌊x⌋·(1 + f·q(f)) with f = x − ⌊x⌋ and 1 + f·q(f) a minimax polynomial (relative error
+/// 2.0e-9 for `f32`, 3.2e-18 for `f64`), so that 2^0 is exactly 1.
+#[inline(always)]
+pub(super) unsafe fn exp2_by_polynomial<V: Vector>(x: V, coefficients: *const V::T) -> V {
     unsafe {
-        let coefficients = <V::T as Real>::EXP2;
-        let mut f = x;
-        for n in 0..N {
-            f[n] = x[n].fraction();
+        let f = x.fraction();
+        let last = <V::T as Real>::EXP2.len() - 1;
+        let mut p = V::splat(*coefficients.add(last));
+        for degree in (0..last).rev() {
+            p = p.fma(f, V::splat(*coefficients.add(degree)));
         }
-        let mut p = [V::splat(coefficients[coefficients.len() - 1]); N];
-        for &c in coefficients.iter().rev().skip(1) {
-            for n in 0..N {
-                p[n] = p[n].fma(f[n], V::splat(c));
-            }
-        }
-        for n in 0..N {
-            p[n] = p[n].scale(x[n]);
-        }
-        p
+        p.scale(x)
     }
 }
 
