@@ -146,17 +146,17 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                     let next = &mut Meanwhile::new(next, tile.keys);
                     if end == vectors && tile.last <= V::LANES / 2 && height % 2 == 0 {
                         match end - first {
-                            1 => tile.pairs::<V, 0>(height, next),
-                            2 => tile.pairs::<V, 1>(height, next),
-                            3 => tile.pairs::<V, 2>(height, next),
-                            _ => tile.pairs::<V, 3>(height, next),
+                            1 => tile.pairs::<V, R, 0>(height, next),
+                            2 => tile.pairs::<V, R, 1>(height, next),
+                            3 => tile.pairs::<V, R, 2>(height, next),
+                            _ => tile.pairs::<V, R, 3>(height, next),
                         }
                     } else {
                         match end - first {
-                            1 => tile.high::<V, 1>(height, next),
-                            2 => tile.high::<V, 2>(height, next),
-                            3 => tile.high::<V, 3>(height, next),
-                            _ => tile.high::<V, N>(height, next),
+                            1 => tile.high::<V, R, 1>(height, next),
+                            2 => tile.high::<V, R, 2>(height, next),
+                            3 => tile.high::<V, R, 3>(height, next),
+                            _ => tile.high::<V, R, N>(height, next),
                         }
                     }
                     next.finish::<V>();
@@ -225,36 +225,39 @@ struct Tile<T> {
 }
 
 impl<T: Real> Tile<T> {
+    /// What is left for later is so only while a whole tile is computed: a lower one is the last,
+    /// and code for both in one would be large.
     #[inline(always)]
-    unsafe fn high<V: Vector<T = T>, const N: usize>(
+    unsafe fn high<V: Vector<T = T>, const R: usize, const N: usize>(
         &self,
         height: usize,
         next: &mut Meanwhile<T>,
     ) {
         unsafe {
             match height {
-                1 => self.compute::<V, 1, N, false>(Some(next)),
-                2 => self.compute::<V, 2, N, false>(Some(next)),
-                3 => self.compute::<V, 3, N, false>(Some(next)),
-                4 => self.compute::<V, 4, N, false>(Some(next)),
-                5 => self.compute::<V, 5, N, false>(Some(next)),
-                _ => self.compute::<V, 6, N, false>(Some(next)),
+                _ if height == R => self.compute::<V, R, N, false>(Some(next)),
+                1 => self.compute::<V, 1, N, false>(None),
+                2 => self.compute::<V, 2, N, false>(None),
+                3 => self.compute::<V, 3, N, false>(None),
+                4 => self.compute::<V, 4, N, false>(None),
+                _ => self.compute::<V, 5, N, false>(None),
             }
         }
     }
 
     /// N whole registers and half a one.
     #[inline(always)]
-    unsafe fn pairs<V: Vector<T = T>, const N: usize>(
+    unsafe fn pairs<V: Vector<T = T>, const R: usize, const N: usize>(
         &self,
         height: usize,
         next: &mut Meanwhile<T>,
     ) {
         unsafe {
-            match height {
-                2 => self.compute_pairs::<V, 1, N>(next),
-                4 => self.compute_pairs::<V, 2, N>(next),
-                _ => self.compute_pairs::<V, 3, N>(next),
+            match (height, R) {
+                (4, 4) => self.compute_pairs::<V, 2, N>(Some(next)),
+                (2, _) => self.compute_pairs::<V, 1, N>(None),
+                (4, _) => self.compute_pairs::<V, 2, N>(None),
+                _ => self.compute_pairs::<V, 3, N>(Some(next)),
             }
         }
     }
@@ -356,7 +359,7 @@ impl<T: Real> Tile<T> {
     #[inline(always)]
     unsafe fn compute_pairs<V: Vector<T = T>, const P: usize, const N: usize>(
         &self,
-        next: &mut Meanwhile<T>,
+        mut next: Option<&mut Meanwhile<T>>,
     ) {
         unsafe {
             let at =
@@ -397,7 +400,9 @@ impl<T: Real> Tile<T> {
                     row = row.wrapping_offset(self.v_stride);
                     j += 1;
                 }
-                next.look::<V>();
+                if let Some(next) = &mut next {
+                    next.look::<V>();
+                }
             }
             if let Some(factors) = self.factors {
                 for p in 0..P {
