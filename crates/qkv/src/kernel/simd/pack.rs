@@ -53,16 +53,21 @@ pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
                 unsafe {
                     let from = first.wrapping_offset(lane as isize * rows.stride() + d as isize);
                     let to = out.as_mut_ptr().add(d * TILE + lane);
-                    V::turn(from, rows.stride(), columns, to);
-                    for _ in 0..at_once {
-                        V::prefetch(ahead);
-                        ahead = ahead.wrapping_add(line);
-                        left -= 1;
-                        if left == 0 {
-                            row = row.wrapping_offset(long as isize * rows.stride());
-                            (ahead, left) = (row, lines);
+                    // Half of it before and half after, since many at once wait for one another.
+                    let mut ask = |count: usize| {
+                        for _ in 0..count {
+                            V::prefetch(ahead);
+                            ahead = ahead.wrapping_add(line);
+                            left -= 1;
+                            if left == 0 {
+                                row = row.wrapping_offset(long as isize * rows.stride());
+                                (ahead, left) = (row, lines);
+                            }
                         }
-                    }
+                    };
+                    ask(at_once / 2);
+                    V::turn(from, rows.stride(), columns, to);
+                    ask(at_once - at_once / 2);
                 }
                 lane += V::LANES;
             }
