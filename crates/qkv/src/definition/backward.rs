@@ -26,17 +26,17 @@ use crate::view::{Element, Tensor, View};
 
 /// Gradients of Σ output·grad_output.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gradients {
+pub struct Gradients<T = f64> {
     /// `[batch, heads, queries, head_dim]`.
-    pub q: Tensor<f64>,
+    pub q: Tensor<T>,
     /// `[batch, kv_heads, keys, head_dim]`, the cached keys first.
-    pub k: Tensor<f64>,
+    pub k: Tensor<T>,
     /// `[batch, kv_heads, keys, value_dim]`, the cached values first.
-    pub v: Tensor<f64>,
+    pub v: Tensor<T>,
     /// The shape of the bias as given (with leading ones), if there is one.
-    pub bias: Option<Tensor<f64>>,
+    pub bias: Option<Tensor<T>>,
     /// `[heads]`, if there are sinks.
-    pub sinks: Option<Tensor<f64>>,
+    pub sinks: Option<Tensor<T>>,
 }
 
 /// Everything that leads from the gradient of one row to those of q, k and v. 0 for dropped keys.

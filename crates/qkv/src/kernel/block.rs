@@ -354,6 +354,18 @@ impl<T: Float> Scratch<T> {
         block: usize,
     ) {
         let first = block * BLOCK;
+        self.look(block);
+        self.corrections.resize(self.rows.len(), T::ONE);
+        if packed.is_none() && !call.by_dots {
+            let end = Span::union(&self.spans).to;
+            let k = self.k.get(BLOCK * call.inputs.head_dim());
+            pack(call, head, first..first + end, &mut self.spare, k);
+        }
+    }
+
+    /// What each row sees of a block.
+    pub(super) fn look(&mut self, block: usize) {
+        let first = block * BLOCK;
         let within = |key: usize| key.clamp(first, first + BLOCK) - first;
         self.spans.clear();
         if self.alike {
@@ -367,12 +379,6 @@ impl<T: Float> Scratch<T> {
                 from: within(row.sight.from),
                 to: within(row.sight.to),
             }));
-        }
-        self.corrections.resize(self.rows.len(), T::ONE);
-        if packed.is_none() && !call.by_dots {
-            let end = Span::union(&self.spans).to;
-            let k = self.k.get(BLOCK * call.inputs.head_dim());
-            pack(call, head, first..first + end, &mut self.spare, k);
         }
     }
 
@@ -416,7 +422,11 @@ impl<T: Float> Scratch<T> {
 }
 
 /// The queries where they are, if they are of one head, regular and need no change of sign.
-fn in_place<'a, T: Float>(call: &Call<'a, T>, head: Head<'_>, rows: &[Row]) -> Option<Rows<'a, T>> {
+pub(super) fn in_place<'a, T: Float>(
+    call: &Call<'a, T>,
+    head: Head<'_>,
+    rows: &[Row],
+) -> Option<Rows<'a, T>> {
     let (first, last) = (rows.first()?, rows.last()?);
     if call.sign != T::ONE || first.head != last.head {
         return None;

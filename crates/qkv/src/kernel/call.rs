@@ -127,6 +127,11 @@ impl<'a, T: Float> Call<'a, T> {
         }
     }
 
+    /// scale/softcap, if there is a softcap.
+    pub(super) fn softcap_inner(&self) -> Option<T> {
+        self.bend.as_ref().and_then(|bend| bend.inner)
+    }
+
     fn bias(&self) -> Option<AnyView<'a>> {
         self.bend.as_ref().and_then(|bend| bend.bias)
     }

@@ -122,7 +122,7 @@ fn strip<T: Float>(call: &Call<'_, T>, stretch: &Stretch) -> Strip {
 }
 
 /// Runs `work` on so many threads, this one among them, until all return.
-fn share(threads: usize, work: impl Fn() + Sync) {
+pub(super) fn share(threads: usize, work: impl Fn() + Sync) {
     if threads <= 1 {
         work();
     } else {
@@ -135,7 +135,7 @@ fn share(threads: usize, work: impl Fn() + Sync) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -251,7 +251,7 @@ fn by_head<T: Float>(
 }
 
 /// The blocks that so many keys make.
-fn blocks(keys: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn blocks(keys: usize) -> impl Iterator<Item = Range<usize>> {
     (0..keys.div_ceil(BLOCK)).map(move |block| block * BLOCK..((block + 1) * BLOCK).min(keys))
 }
 

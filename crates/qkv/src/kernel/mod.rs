@@ -25,6 +25,7 @@
 //! a thread.
 
 mod ahead;
+mod backward;
 mod block;
 mod bound;
 mod call;
@@ -40,6 +41,7 @@ mod visible;
 mod weigh;
 mod weights;
 
+pub use backward::{GradientBound, GradientSizes, Saved, backward, backward_into, gradient_bound};
 pub use bound::bound;
 pub use merge::merge;
 pub use options::Options;

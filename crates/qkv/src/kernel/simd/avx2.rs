@@ -109,6 +109,10 @@ impl Vector for F32x8 {
         unsafe { F32x8(_mm256_max_ps(self.0, other.0)) }
     }
     #[inline(always)]
+    unsafe fn min(self, other: Self) -> Self {
+        unsafe { F32x8(_mm256_min_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
     unsafe fn abs(self) -> Self {
         unsafe { F32x8(_mm256_andnot_ps(_mm256_set1_ps(-0.0), self.0)) }
     }
@@ -277,6 +281,10 @@ impl Vector for F64x4 {
     #[inline(always)]
     unsafe fn max(self, other: Self) -> Self {
         unsafe { F64x4(_mm256_max_pd(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn min(self, other: Self) -> Self {
+        unsafe { F64x4(_mm256_min_pd(self.0, other.0)) }
     }
     #[inline(always)]
     unsafe fn abs(self) -> Self {

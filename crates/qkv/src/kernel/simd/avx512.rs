@@ -128,6 +128,10 @@ impl Vector for F32x16 {
         unsafe { F32x16(_mm512_max_ps(self.0, other.0)) }
     }
     #[inline(always)]
+    unsafe fn min(self, other: Self) -> Self {
+        unsafe { F32x16(_mm512_min_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
     unsafe fn abs(self) -> Self {
         unsafe { F32x16(_mm512_abs_ps(self.0)) }
     }
@@ -319,6 +323,10 @@ impl Vector for F64x8 {
     #[inline(always)]
     unsafe fn max(self, other: Self) -> Self {
         unsafe { F64x8(_mm512_max_pd(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn min(self, other: Self) -> Self {
+        unsafe { F64x8(_mm512_min_pd(self.0, other.0)) }
     }
     #[inline(always)]
     unsafe fn abs(self) -> Self {

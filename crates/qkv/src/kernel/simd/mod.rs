@@ -10,6 +10,7 @@
 //! | `avx512`, `avx2`, `portable` | registers of an instruction set |
 //! | `pack`, `scores`, `bend`, `softmax`, `values` | the stages, for any register |
 //! | `dots` | scores of very few queries, summed in another order |
+//! | `gradient`, `across` | the stages of the backward pass besides |
 //! | `rows` | strided rows, aligned memory |
 //! | `pages` | memory on large pages |
 //! | `logarithm` | natural logarithms |
@@ -17,12 +18,14 @@
 //! | `shared` | one output written from many threads |
 #![allow(unsafe_code)]
 
+mod across;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod bend;
 mod dots;
+mod gradient;
 mod limit;
 mod logarithm;
 mod pack;
@@ -39,6 +42,8 @@ mod vector;
 
 pub use bend::{Arithmetic, Bend};
 pub use dots::Dots;
+pub use across::Across;
+pub use gradient::{RowFactors, ScoreGradient};
 pub use pack::{TILE, packed_len};
 pub use pages::Pages;
 pub use rows::{Aligned, Rows};
@@ -188,6 +193,10 @@ pub struct Kernels<T: 'static> {
     pub values: fn(&Values<'_, T>, &mut [T]),
     /// Exponentials and weighted sums of a block; see `values`.
     pub exponentials_and_values: fn(&mut Softmax<'_, T>, &Values<'_, T>, &mut [T]),
+    /// Weights and the gradient of scores of a block; see `gradient`.
+    pub gradient: fn(&mut ScoreGradient<'_, T>),
+    /// Sums over the queries of a block; see `across`.
+    pub across: fn(&Across<'_, T>, &mut [T]),
     /// sums = fma(other, b, a·sums).
     pub add: fn(&mut [T], T, &[T], T),
     /// Rows of the output = factors·sums; see `values`.
@@ -216,6 +225,8 @@ macro_rules! kernels {
                 fn totals(lanes: &[[$t; TILE]], to: &mut [$t]) -> () = softmax::totals::<$v>;
                 fn weigh(softmax: Option<&mut Softmax<'_, $t>>, args: &Values<'_, $t>, sums: &mut [$t]) -> () =
                     values::run::<$v, $vr, $vn, $stream>;
+                fn gradient(args: &mut ScoreGradient<'_, $t>) -> () = gradient::run::<$v>;
+                fn across(args: &Across<'_, $t>, sums: &mut [$t]) -> () = across::run::<$v, $vr, $vn>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $t>) -> () = values::finish::<$v>;
                 fn logarithms(numbers: &mut [f64]) -> () = logarithm::run;
@@ -234,7 +245,7 @@ macro_rules! kernels {
             }
             Kernels {
                 pack, all_finite, scores, dots, bend, maxima, exponentials, correction, totals,
-                values, exponentials_and_values, add, finish, logarithms, burn,
+                values, exponentials_and_values, gradient, across, add, finish, logarithms, burn,
             }
         };
     };

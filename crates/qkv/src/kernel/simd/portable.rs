@@ -84,6 +84,16 @@ macro_rules! four {
                 }))
             }
             #[inline(always)]
+            unsafe fn min(self, other: Self) -> Self {
+                Four(std::array::from_fn(|i| {
+                    if self.0[i] < other.0[i] {
+                        self.0[i]
+                    } else {
+                        other.0[i]
+                    }
+                }))
+            }
+            #[inline(always)]
             unsafe fn abs(self) -> Self {
                 Four(self.0.map($t::abs))
             }

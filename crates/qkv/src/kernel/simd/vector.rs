@@ -42,6 +42,8 @@ pub(super) trait Vector: Copy {
     unsafe fn fma(self, b: Self, c: Self) -> Self;
     /// The larger; `other` where either is NaN.
     unsafe fn max(self, other: Self) -> Self;
+    /// The smaller; `other` where either is NaN.
+    unsafe fn min(self, other: Self) -> Self;
     /// |self|
     unsafe fn abs(self) -> Self;
     /// |self| with the sign of `sign`.

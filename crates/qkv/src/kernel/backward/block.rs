@@ -1,0 +1,391 @@
+//! One block of queries of a head against one block of keys.
+
+use super::super::block::{Head, Row, Scratch, in_place, pack};
+use super::super::call::{Call, neighbours};
+use super::super::real::Float;
+use super::super::simd::{
+    Across, Aligned, BLOCK, RowFactors, Rows, STRIDE, ScoreGradient, Scores, Span, Start, Values,
+    packed_len, sums_stride,
+};
+use crate::view::View;
+use std::ops::Range;
+
+/// Queries of a block.
+pub(super) const QUERIES: usize = 48;
+
+/// What stays the same during a call.
+pub(super) struct Problem<'a, T: Float> {
+    pub(super) call: &'a Call<'a, T>,
+    pub(super) grad: View<'a, T>,
+    /// Of each row of `[batch, heads, queries]`.
+    pub(super) rows: &'a [RowFactors<T>],
+}
+
+/// Memory that a thread works in, besides the scratch of the forward pass.
+pub(super) struct Workspace<T> {
+    /// Packed keys and values of the block that is open.
+    k: Aligned<T>,
+    v: Aligned<T>,
+    /// The gradient of weights, then of scores.
+    dx: Aligned<T>,
+    /// Scores before a softcap.
+    raw: Aligned<T>,
+    /// What is summed for the keys of the block that is open.
+    k_sums: Aligned<T>,
+    v_sums: Aligned<T>,
+    /// Rows of the gradient of the output whose columns are apart.
+    grad: Vec<T>,
+    spare: Vec<T>,
+    /// Which keys each row keeps, where numbers are not finite.
+    kept: Vec<[bool; BLOCK]>,
+    /// Keys of the block that is open.
+    keys: usize,
+    /// Whether keys and values of the block that is open are finite.
+    finite: bool,
+}
+
+impl<T: Float> Workspace<T> {
+    pub(super) fn new() -> Self {
+        Workspace {
+            k: Aligned::default(),
+            v: Aligned::default(),
+            dx: Aligned::default(),
+            raw: Aligned::default(),
+            k_sums: Aligned::default(),
+            v_sums: Aligned::default(),
+            grad: Vec::new(),
+            spare: Vec::new(),
+            kept: Vec::new(),
+            keys: 0,
+            finite: true,
+        }
+    }
+
+    /// Goes on to a block of keys: packs keys and values, and sets the sums to 0.
+    pub(super) fn open(&mut self, call: &Call<'_, T>, head: Head<'_>, keys: Range<usize>) {
+        let (d_k, d_v) = (call.inputs.head_dim(), call.inputs.value_dim());
+        let k = self.k.get(packed_len(keys.len(), d_k));
+        pack(call, head, keys.clone(), &mut self.spare, k);
+        let v = self.v.get(packed_len(keys.len(), d_v));
+        let first = head.stretch.keys.start;
+        let range = first + keys.start..first + keys.end;
+        let mut finite = true;
+        call.v().one_run(
+            head.batch,
+            head.kv_head,
+            range.clone(),
+            &mut self.spare,
+            |rows| {
+                (call.kernels.pack)(rows, v);
+                finite &= (call.kernels.all_finite)(rows);
+            },
+        );
+        call.k().rows(
+            head.batch,
+            head.kv_head,
+            range,
+            &mut self.spare,
+            |rows, _| {
+                finite &= (call.kernels.all_finite)(rows);
+            },
+        );
+        (self.keys, self.finite) = (keys.len(), finite);
+        let sums = keys.len() * sums_stride(d_k);
+        self.k_sums.get(sums).fill(T::ZERO);
+        let sums = keys.len() * sums_stride(d_v);
+        self.v_sums.get(sums).fill(T::ZERO);
+    }
+
+    /// Adds the sums of the block that is open to the gradients of k and v.
+    pub(super) fn close(&mut self, call: &Call<'_, T>, [k, v]: [&mut [T]; 2]) {
+        let keys = self.keys;
+        let (d_k, d_v) = (call.inputs.head_dim(), call.inputs.value_dim());
+        // The queries have been multiplied by the sign already.
+        let scale = T::from_f64(call.attention.scale.factor(d_k)) * call.sign;
+        add(self.k_sums.get(keys * sums_stride(d_k)), scale, d_k, k);
+        add(self.v_sums.get(keys * sums_stride(d_v)), T::ONE, d_v, v);
+    }
+
+    /// Weights (with dropout) in the scratch's x, and the gradient of scores in dx, of the rows
+    /// that the scratch has taken; `true` if both are to be used key by key, since something is
+    /// not finite. With `masked`, dx is before the softcap's factor.
+    pub(super) fn gradient(
+        &mut self,
+        problem: &Problem<'_, T>,
+        scratch: &mut Scratch<T>,
+        head: Head<'_>,
+        block: usize,
+        masked: bool,
+    ) -> bool {
+        let call = problem.call;
+        let rows = scratch.rows.len();
+        scratch.look(block);
+        let union = Span::union(&scratch.spans);
+        let (d_k, d_v) = (call.inputs.head_dim(), call.inputs.value_dim());
+        // Scores, as in the forward pass.
+        let x = scratch.x.get(rows * STRIDE);
+        let q = match in_place(call, head, &scratch.rows) {
+            Some(q) => q,
+            None => Rows::new(scratch.q.get(rows * d_k), 0, d_k as isize, rows, d_k),
+        };
+        let mut finite = self.finite && (call.kernels.all_finite)(q);
+        let k = self.k.get(packed_len(self.keys, d_k));
+        let spans = &scratch.spans;
+        (call.kernels.scores)(&Scores { q, spans, k }, x);
+        let inner = call.softcap_inner().filter(|_| !masked);
+        if inner.is_some() {
+            self.raw.get(rows * STRIDE).copy_from_slice(x);
+        }
+        scratch.bend(call, head, block, 0..rows, 0);
+        // The gradient of weights: g · v.
+        let dx = self.dx.get(rows * STRIDE);
+        let grad = grad_rows(problem, head, &scratch.rows, &mut self.grad);
+        finite &= (call.kernels.all_finite)(grad);
+        let (v, spans) = (&*self.v.get(packed_len(self.keys, d_v)), &scratch.spans);
+        (call.kernels.scores)(
+            &Scores {
+                q: grad,
+                spans,
+                k: v,
+            },
+            dx,
+        );
+        dropout(call, head, (&scratch.rows, spans), block, dx);
+        let [_, heads, queries, _] = call.inputs.scores_shape();
+        let (first, last) = (&scratch.rows[0], scratch.rows[rows - 1]);
+        let at = (head.batch * heads + first.head) * queries;
+        let factors = &problem.rows[at + first.query..at + last.query + 1];
+        let whole = |x: &T| x.to_f64().is_finite();
+        finite &= factors
+            .iter()
+            .all(|row| whole(&row.shift) && whole(&row.factor) && whole(&row.delta));
+        let x = scratch.x.get(rows * STRIDE);
+        if !finite {
+            self.kept.resize(rows, [false; BLOCK]);
+            for ((kept, span), x) in self
+                .kept
+                .iter_mut()
+                .zip(&scratch.spans)
+                .zip(x.chunks(STRIDE))
+            {
+                kept.fill(false);
+                for j in span.from..span.to {
+                    kept[j] = x[j] != T::NEG_INFINITY;
+                }
+            }
+        }
+        let raw = &*self
+            .raw
+            .get(if inner.is_some() { rows * STRIDE } else { 0 });
+        (call.kernels.gradient)(&mut ScoreGradient {
+            spans: &scratch.spans,
+            union,
+            x,
+            dx,
+            rows: factors,
+            c: call.c,
+            capped: inner.map(|inner| (inner, raw)),
+        });
+        dropout(
+            call,
+            head,
+            (&scratch.rows, &scratch.spans),
+            block,
+            scratch.x.get(rows * STRIDE),
+        );
+        if !finite {
+            let x = scratch.x.get(rows * STRIDE);
+            for (i, kept) in self.kept.iter().enumerate().take(rows) {
+                for j in (union.from..union.to).filter(|&j| !kept[j]) {
+                    x[i * STRIDE + j] = T::ZERO;
+                    dx[i * STRIDE + j] = T::ZERO;
+                }
+            }
+        }
+        !finite
+    }
+
+    /// Adds what the rows bring to the sums of the keys, and to those of the rows themselves.
+    pub(super) fn add(
+        &mut self,
+        problem: &Problem<'_, T>,
+        scratch: &mut Scratch<T>,
+        head: Head<'_>,
+        block: usize,
+        by_key: bool,
+        (q_sums, begin): (&mut [T], bool),
+    ) {
+        let call = problem.call;
+        let rows = scratch.rows.len();
+        let union = Span::union(&scratch.spans);
+        let d_k = call.inputs.head_dim();
+        let x = &*scratch.x.get(rows * STRIDE);
+        let dx = &*self.dx.get(rows * STRIDE);
+        let grad = grad_rows(problem, head, &scratch.rows, &mut self.grad);
+        let q = match in_place(call, head, &scratch.rows) {
+            Some(q) => q,
+            None => Rows::new(scratch.q.get(rows * d_k), 0, d_k as isize, rows, d_k),
+        };
+        let v_sums = self
+            .v_sums
+            .get(union.to * sums_stride(call.inputs.value_dim()));
+        let k_sums = self.k_sums.get(union.to * sums_stride(d_k));
+        let spans = &scratch.spans;
+        if by_key {
+            for i in 0..rows {
+                for keys in runs(&self.kept[i], union) {
+                    let (one, p) = (&[keys], i * STRIDE..(i + 1) * STRIDE);
+                    let across = |p, rows: Rows<'_, T>, sums: &mut [T]| {
+                        let (spans, rows) = (one, rows.part(i..i + 1));
+                        (call.kernels.across)(
+                            &Across {
+                                p,
+                                spans,
+                                keys,
+                                rows,
+                            },
+                            sums,
+                        );
+                    };
+                    across(&x[p.clone()], grad, v_sums);
+                    across(&dx[p], q, k_sums);
+                }
+            }
+        } else {
+            let keys = union;
+            let across = |p, rows, sums: &mut [T]| {
+                (call.kernels.across)(
+                    &Across {
+                        p,
+                        spans,
+                        keys,
+                        rows,
+                    },
+                    sums,
+                );
+            };
+            across(x, grad, v_sums);
+            across(dx, q, k_sums);
+        }
+        let start = head.stretch.keys.start + block * BLOCK;
+        let range = start + union.from..start + union.to;
+        let stride = sums_stride(d_k);
+        if begin {
+            q_sums.fill(T::ZERO);
+        }
+        call.k().rows(
+            head.batch,
+            head.kv_head,
+            range,
+            &mut self.spare,
+            |k, skipped| {
+                let from = union.from + skipped;
+                let keys = Span {
+                    from,
+                    to: from + k.count(),
+                };
+                if by_key {
+                    for i in 0..rows {
+                        for keys in runs(&self.kept[i], keys) {
+                            let values = Values {
+                                p: &dx[i * STRIDE..(i + 1) * STRIDE],
+                                spans: &[keys],
+                                keys,
+                                v: k.part(keys.from - from..keys.to - from),
+                                start: Start::AsTheyAre,
+                            };
+                            (call.kernels.values)(
+                                &values,
+                                &mut q_sums[i * stride..(i + 1) * stride],
+                            );
+                        }
+                    }
+                } else {
+                    let values = Values {
+                        p: dx,
+                        spans,
+                        keys,
+                        v: k,
+                        start: Start::AsTheyAre,
+                    };
+                    (call.kernels.values)(&values, q_sums);
+                }
+            },
+        );
+    }
+
+    /// The gradient of scores of one row, from key 0 of the block.
+    pub(super) fn dx(&mut self, rows: usize) -> &[T] {
+        self.dx.get(rows * STRIDE)
+    }
+}
+
+/// Runs of neighbouring kept keys.
+fn runs(kept: &[bool; BLOCK], within: Span) -> impl Iterator<Item = Span> {
+    let mut at = within.from;
+    std::iter::from_fn(move || {
+        let from = (at..within.to).find(|&j| kept[j])?;
+        let to = (from..within.to).find(|&j| !kept[j]).unwrap_or(within.to);
+        at = to;
+        Some(Span { from, to })
+    })
+}
+
+/// The gradient of the output of the rows that the scratch has taken.
+fn grad_rows<'g, T: Float>(
+    problem: &Problem<'g, T>,
+    head: Head<'_>,
+    rows: &[Row],
+    spare: &'g mut Vec<T>,
+) -> Rows<'g, T> {
+    let (first, last) = (rows[0], rows[rows.len() - 1]);
+    let queries = first.query..last.query + 1;
+    if let Some(found) = neighbours(&problem.grad, head.batch, first.head, queries.clone()) {
+        return found;
+    }
+    let width = problem.grad.shape()[3];
+    spare.clear();
+    for i in queries {
+        spare.extend((0..width).map(|c| problem.grad.get([head.batch, first.head, i, c])));
+    }
+    Rows::new(spare, 0, width as isize, rows.len(), width)
+}
+
+/// Multiplies by dropout's factors.
+fn dropout<T: Float>(
+    call: &Call<'_, T>,
+    head: Head<'_>,
+    (rows, spans): (&[Row], &[Span]),
+    block: usize,
+    numbers: &mut [T],
+) {
+    let Some(dropout) = call.attention.dropout else {
+        return;
+    };
+    let share = T::from_f64(1.0 / (1.0 - dropout.p));
+    let start = head.stretch.keys.start;
+    for ((row, span), numbers) in rows.iter().zip(spans).zip(numbers.chunks_exact_mut(STRIDE)) {
+        let position = (start as i64).saturating_add(row.sight.position);
+        for j in span.from..span.to {
+            let key = start + block * BLOCK + j;
+            numbers[j] = if crate::definition::drops(dropout, head.batch, row.head, position, key) {
+                T::ZERO
+            } else {
+                numbers[j] * share
+            };
+        }
+    }
+}
+
+/// to += factor·sums
+pub(super) fn add<T: Float>(sums: &[T], factor: T, width: usize, to: &mut [T]) {
+    if width == 0 {
+        return;
+    }
+    let sums = sums.chunks_exact(sums_stride(width));
+    for (sums, to) in sums.zip(to.chunks_exact_mut(width)) {
+        for (to, &sum) in to.iter_mut().zip(sums) {
+            *to = *to + sum * factor;
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! How far the fast backward pass may be from the definition.
+
+use super::super::bound::bound;
+use crate::view::DType;
+
+/// What a bound on gradients is derived from.
+#[derive(Clone, Copy, Debug)]
+pub struct GradientSizes {
+    /// Columns of queries and keys.
+    pub head_dim: usize,
+    /// Columns of values.
+    pub value_dim: usize,
+    /// Keys.
+    pub keys: usize,
+    /// Rows that share a key: queries · (heads/kv_heads).
+    pub rows: usize,
+    /// Rows · keys that share a number of the bias; 0 without one.
+    pub bias_terms: usize,
+    /// Rows that share a sink: batch · queries.
+    pub sink_terms: usize,
+    /// The largest S of [`bound`](crate::bound), over the kept keys.
+    pub largest_score: f64,
+    /// |scale|.
+    pub scale: f64,
+    /// The softcap.
+    pub softcap: Option<f64>,
+    /// The share dropped.
+    pub dropout: f64,
+    /// The largest |q|, |k|, |v| and |grad_output|.
+    pub q: f64,
+    /// See `q`.
+    pub k: f64,
+    /// See `q`.
+    pub v: f64,
+    /// See `q`.
+    pub grad: f64,
+}
+
+/// Largest difference that rounding can make in a number of each gradient.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GradientBound {
+    /// Of dQ.
+    pub q: f64,
+    /// Of dK.
+    pub k: f64,
+    /// Of dV.
+    pub v: f64,
+    /// Of d(bias).
+    pub bias: f64,
+    /// Of d(sinks).
+    pub sinks: f64,
+}
+
+/// Largest differences that rounding can make between the fast backward pass and exact arithmetic.
+///
+/// With u the unit roundoff, ε = [`bound`](crate::bound), which is the relative error of a forward
+/// weight and the absolute error of lse, m = 1/(1−p), and G = m·d_v·|g|·|v| ≥ |dw|, |delta|:
+///
+/// - a weight made from lse is off by a share of 2·ε;
+/// - dw by (d_v + 2)·u·G; delta by ε·G from the output and 2·u·G of its own;
+/// - dx = w·(dw − delta), where |dw − delta| ≤ 2·G, by w·G·E with E = 5·ε + (d_v + 16)·u, and with
+///   a softcap 1 − tanh² adds 4·u·(d_k + 8)·(S/cap + 1);
+/// - a chain of n sums rounds each of its partial sums, which are below Σ|terms|: n·u·2·G·Σ w more.
+///
+/// Σ w ≤ 1 along a row, and ≤ n over n rows. So
+///
+/// ```text
+/// dQ    |scale|·|k|·G·(E + 2·(L + 4)·u)
+/// dK    |scale|·|q|·G·n·(E + 2·(n + 4)·u)     n rows share a key
+/// dV    m·|g|·n·(2·ε + (n + 4)·u)
+/// dbias G·n·(E + 2·(n + 4)·u)                 n terms share a number
+/// dsink G·n·(3·ε + (n + 8)·u)                 n rows share a sink
+/// ```
+///
+/// each times 1 + E for products of errors. For `f64` the definition rounds as much itself, which
+/// doubles them. It holds where [`bound`](crate::bound) does and no product of these overflows.
+pub fn gradient_bound(dtype: DType, sizes: &GradientSizes) -> GradientBound {
+    let (u, roundings) = match dtype {
+        DType::F64 => (2f64.powi(-53), 2.0),
+        _ => (2f64.powi(-24), 1.0),
+    };
+    let e = bound(dtype, sizes.head_dim, sizes.keys, sizes.largest_score);
+    let share = 1.0 / (1.0 - sizes.dropout);
+    let g = share * sizes.value_dim as f64 * sizes.grad * sizes.v;
+    let capped = sizes.softcap.map_or(0.0, |cap| {
+        4.0 * u * (sizes.head_dim as f64 + 8.0) * (sizes.largest_score / cap + 1.0)
+    });
+    let each = 5.0 * e + (sizes.value_dim as f64 + 16.0) * u + capped;
+    let all = roundings * (1.0 + each);
+    let chain = |n: f64| each + 2.0 * (n + 4.0) * u;
+    let (keys, rows) = (sizes.keys as f64, sizes.rows as f64);
+    let (bias, sinks) = (sizes.bias_terms as f64, sizes.sink_terms as f64);
+    GradientBound {
+        q: all * sizes.scale * sizes.k * g * chain(keys),
+        k: all * sizes.scale * sizes.q * g * rows * chain(rows),
+        v: all * share * sizes.grad * rows * (2.0 * e + (rows + 4.0) * u),
+        bias: all * g * bias * chain(bias),
+        sinks: all * g * sinks * (3.0 * e + (sinks + 8.0) * u),
+    }
+}

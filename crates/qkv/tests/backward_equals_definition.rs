@@ -1,0 +1,174 @@
+//! The fast backward pass equals the definition's derivative within the derived bound, on every
+//! instruction set.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use qkv::definition::{self, Gradients};
+use qkv::{
+    DType, EmptyRows, Float, GradientBound, GradientSizes, Saved, Tensor, backward, forward_with,
+    gradient_bound,
+};
+use support::{Array, Call, Gap, LAYOUTS, Layout, Random, Typed, isas, options, times};
+
+/// What the bound is derived from.
+fn sizes(call: &Call, typed: &Typed<f64>, grad: &Array<f64>) -> GradientSizes {
+    let inputs = typed.inputs();
+    let largest = |arrays: &[Option<&Array<f64>>]| {
+        let all = arrays.iter().flatten().flat_map(|array| &array.data);
+        all.filter(|x| x.is_finite())
+            .fold(0.0, |a: f64, x| a.max(x.abs()))
+    };
+    let past = call.past.as_ref();
+    let q = largest(&[Some(&call.q)]);
+    let k = largest(&[Some(&call.k), past.map(|(k, _)| k)]);
+    let v = largest(&[Some(&call.v), past.map(|(_, v)| v)]);
+    let scale = call.scale.factor(inputs.head_dim()).abs();
+    let mut score = scale * q * k * inputs.head_dim() as f64;
+    score += largest(&[call.bias.as_ref()]);
+    if let Some(slopes) = &call.alibi {
+        let slope = slopes.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+        let places = definition::places(&call.attention(typed), &inputs).unwrap();
+        let far = |places: &[Vec<i64>]| {
+            let all = places.iter().flatten();
+            all.fold(0.0, |far: f64, &place| far.max((place as f64).abs()))
+        };
+        score += slope * (far(&places.queries) + far(&places.keys));
+    }
+    let [batch, heads, queries, keys] = inputs.scores_shape();
+    let terms =
+        |shape: [usize; 4]| batch * heads * queries * keys / shape.iter().product::<usize>().max(1);
+    GradientSizes {
+        head_dim: inputs.head_dim(),
+        value_dim: inputs.value_dim(),
+        keys,
+        rows: queries * heads / inputs.kv_heads(),
+        bias_terms: call.bias.as_ref().map_or(0, |bias| terms(bias.shape)),
+        sink_terms: batch * queries,
+        largest_score: score,
+        scale,
+        softcap: call.softcap,
+        dropout: call.dropout.map_or(0.0, |dropout| dropout.p),
+        q,
+        k,
+        v,
+        grad: largest(&[Some(grad)]),
+    }
+}
+
+/// The largest error over the bound.
+fn error<T: Float>(found: &Tensor<T>, expected: &Tensor<f64>, bound: f64, what: &str) -> f64 {
+    assert_eq!(found.shape(), expected.shape(), "{what}");
+    let mut worst = 0.0_f64;
+    for (at, (x, y)) in found.data().iter().zip(expected.data()).enumerate() {
+        let error = (x.to_f64() - y).abs();
+        if !y.is_finite() {
+            assert!(!x.to_f64().is_finite(), "{what}[{at}] {x:?} for {y}");
+            continue;
+        }
+        assert!(error <= bound, "{what}[{at}] {x:?} for {y}, bound {bound}");
+        worst = worst.max(if bound > 0.0 { error / bound } else { 0.0 });
+    }
+    worst
+}
+
+fn compare<T: Float + Gap>(
+    call: &Call,
+    grad: &Array<f64>,
+    (expected, bound): (&Gradients, GradientBound),
+    layouts: [Layout; 3],
+) -> [f64; 5] {
+    let typed = call.typed::<T>(layouts);
+    let (attention, inputs) = (call.attention(&typed), typed.inputs());
+    let grad = grad.map(layouts[0], T::from_f64);
+    let mut worst = [0.0_f64; 5];
+    for isa in isas() {
+        let options = options(isa, 2);
+        let output = forward_with(&attention, &inputs, &options).unwrap();
+        let saved = Saved::new(&output).unwrap();
+        let found = backward(&attention, &inputs, saved, grad.view(), &options).unwrap();
+        let what = |name: &str| {
+            format!(
+                "{name} {isa:?} {:?} {layouts:?} {}",
+                T::DTYPE,
+                call.describe()
+            )
+        };
+        let mut errors = [
+            error(&found.q, &expected.q, bound.q, &what("dq")),
+            error(&found.k, &expected.k, bound.k, &what("dk")),
+            error(&found.v, &expected.v, bound.v, &what("dv")),
+            0.0,
+            0.0,
+        ];
+        assert_eq!(found.bias.is_some(), expected.bias.is_some());
+        if let (Some(found), Some(expected)) = (&found.bias, &expected.bias) {
+            errors[3] = error(found, expected, bound.bias, &what("dbias"));
+        }
+        assert_eq!(found.sinks.is_some(), expected.sinks.is_some());
+        if let (Some(found), Some(expected)) = (&found.sinks, &expected.sinks) {
+            errors[4] = error(found, expected, bound.sinks, &what("dsinks"));
+        }
+        for (worst, error) in worst.iter_mut().zip(errors) {
+            *worst = worst.max(error);
+        }
+    }
+    worst
+}
+
+fn compare_many(seed: u64, count: usize) {
+    let mut random = Random::new(seed);
+    let mut worst = [[0.0_f64; 5]; 2];
+    let mut compared = 0;
+    for _ in 0..count {
+        let mut call = Call::random(&mut random);
+        call.empty_rows = EmptyRows::Zero;
+        let past_k = call.past.as_ref().map(|(k, _)| k);
+        let scored = [Some(&call.q), Some(&call.k), past_k];
+        if (scored.iter().flatten()).any(|array| array.data.iter().any(|x| x.is_infinite())) {
+            continue; // a kept key whose score is −∞ is as one dropped
+        }
+        if let Some(bias) = &mut call.bias {
+            // The bound follows the largest number, and would allow anything.
+            let low = |x: &mut f64| {
+                if *x < -1e30 && x.is_finite() {
+                    *x = -40.0;
+                }
+            };
+            bias.data.iter_mut().for_each(low);
+        }
+        let exact = call.typed::<f64>([Layout::Plain; 3]);
+        let [batch, heads, queries, _] = exact.inputs().scores_shape();
+        let shape = [batch, heads, queries, exact.inputs().value_dim()];
+        let grad = Array::new(shape, Layout::Plain, |_| random.normal());
+        let expected =
+            definition::backward(&call.attention(&exact), &exact.inputs(), grad.view()).unwrap();
+        let layouts = std::array::from_fn(|_| random.pick(&LAYOUTS));
+        let sizes = sizes(&call, &exact, &grad);
+        let [bound, bound64] = [DType::F32, DType::F64].map(|dtype| gradient_bound(dtype, &sizes));
+        let bounds = [bound.q, bound.k, bound.v, bound.bias, bound.sinks];
+        if !bounds.iter().all(|&x| x < f64::from(f32::MAX)) {
+            continue; // numbers too large for any promise
+        }
+        compared += 1;
+        let errors = [
+            compare::<f32>(&call, &grad, (&expected, bound), layouts),
+            compare::<f64>(&call, &grad, (&expected, bound64), layouts),
+        ];
+        for (worst, errors) in worst.iter_mut().zip(errors) {
+            for (worst, error) in worst.iter_mut().zip(errors) {
+                *worst = worst.max(error);
+            }
+        }
+    }
+    println!(
+        "{compared} calls, largest error over bound (q, k, v, bias, sinks): f32 {:.5?}, f64 {:.5?}",
+        worst[0], worst[1]
+    );
+    assert!(compared > count / 2);
+}
+
+#[test]
+fn random_calls_equal_the_definition() {
+    compare_many(11, times(200));
+}
