@@ -59,14 +59,29 @@ impl<'a, T: Float> Saved<'a, T> {
 
 /// dQ, dK, dV, d(bias) and d(sinks) of Σ output·grad_output, fast.
 ///
-/// Shapes: q `[batch, heads, queries, head_dim]`, k `[batch, kv_heads, keys, head_dim]` and v
-/// `[batch, kv_heads, keys, value_dim]` with the cached keys first, bias as it was given (with
-/// leading ones), sinks `[heads]`. A row that keeps no key adds nothing to any gradient. `saved`
-/// is what [`forward`](crate::forward) gave for the same attention and inputs.
+/// ```text
+/// w      = softmax(scale·q·kᵀ + mask)           from lse
+/// delta  = grad_output · output                 one number a row
+/// dv     = wᵀ·grad_output
+/// ds     = w ∘ (grad_output·vᵀ − delta)         also the gradient of the bias
+/// dq     = scale·ds·k
+/// dk     = scale·dsᵀ·q
+/// dsinks = −Σ exp(sink − lse)·delta             lse with the sink
+/// ```
+///
+/// (with a softcap and dropout, their factors besides, as in
+/// [`definition::backward`](crate::definition::backward())).
+///
+/// Shapes: `grad_output` `[batch, heads, queries, value_dim]`; of the results q `[batch, heads,
+/// queries, head_dim]`, k `[batch, kv_heads, keys, head_dim]` and v `[batch, kv_heads, keys,
+/// value_dim]` with the cached keys first, bias as it was given (with leading ones, summed over
+/// the axes that it repeats), sinks `[heads]`. A row that keeps no key adds nothing to any
+/// gradient, and a dropped key is never read. `saved` is what [`forward`](crate::forward) gave for
+/// the same attention and inputs.
 ///
 /// It equals [`definition::backward`](crate::definition::backward()) within
-/// [`gradient_bound`](crate::gradient_bound). Working memory grows with the queries and keys, not
-/// with their product.
+/// [`gradient_bound`](crate::gradient_bound), with the same bits for any number of threads and any
+/// batch. Working memory grows with the queries and keys, not with their product.
 ///
 /// # Errors
 /// Those of [`Attention::check`] and [`Options::isa`], and [`Error::Mismatch`] if `saved` or
@@ -113,11 +128,12 @@ pub fn backward<T: Float>(
     Ok(gradients)
 }
 
-/// As [`backward`], added to gradients that the caller has already.
+/// As [`backward`], added to gradients that the caller has already: over several batches, say. A
+/// gradient of the bias or of the sinks that is `None` is not computed.
 ///
 /// # Errors
 /// As [`backward`], and [`Error::Mismatch`] if one of `gradients` has another shape than its
-/// argument. A gradient of the bias or the sinks that is missing is not computed.
+/// argument. Nothing is added then.
 pub fn backward_into<T: Float>(
     attention: &Attention<'_>,
     inputs: &Inputs<'_, T>,

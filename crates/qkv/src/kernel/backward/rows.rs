@@ -27,7 +27,8 @@ pub(super) fn factors<T: Float>(
         return rows;
     }
     let threads = options.threads().min(batch * heads);
-    let parts = Mutex::new(rows.chunks_mut(queries).enumerate());
+    let parts: Vec<_> = rows.chunks_mut(queries).enumerate().collect();
+    let parts = Mutex::new(parts.into_iter());
     share(threads, || {
         loop {
             let Some((index, rows)) = lock(&parts).next() else {
@@ -58,7 +59,6 @@ pub(super) fn factors<T: Float>(
             }
         }
     });
-    drop(parts);
     rows
 }
 
@@ -69,16 +69,10 @@ const LANES: usize = 8;
 fn product<T: Float>(a: View<'_, T>, b: View<'_, T>, [batch, head, i]: [usize; 3]) -> f64 {
     let width = a.shape()[3];
     let mut sums = [0.0; LANES];
-    let row = |view: &View<'_, T>| neighbours(view, batch, head, i..i + 1).is_some();
-    if row(&a) && row(&b) {
-        let (Some(a), Some(b)) = (
-            neighbours(&a, batch, head, i..i + 1),
-            neighbours(&b, batch, head, i..i + 1),
-        ) else {
-            return 0.0;
-        };
-        let (a, b) = (a.row(0), b.row(0));
-        for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+    if let Some(a) = neighbours(&a, batch, head, i..i + 1)
+        && let Some(b) = neighbours(&b, batch, head, i..i + 1)
+    {
+        for (a, b) in a.row(0).chunks(LANES).zip(b.row(0).chunks(LANES)) {
             for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
                 *sum += a.to_f64() * b.to_f64();
             }

@@ -125,12 +125,11 @@ fn cut_queries<'g, T: Float>(
 
 /// Blocks of keys that hold all that is seen.
 fn seen(sights: impl Iterator<Item = super::super::visible::Sight>) -> Range<usize> {
-    let mut seen = usize::MAX..0;
-    for sight in sights.filter(|sight| sight.from < sight.to) {
-        seen.start = seen.start.min(sight.from / BLOCK);
-        seen.end = seen.end.max(sight.to.div_ceil(BLOCK));
-    }
-    if seen.is_empty() { 0..0 } else { seen }
+    sights
+        .filter(|sight| sight.from < sight.to)
+        .map(|sight| sight.from / BLOCK..sight.to.div_ceil(BLOCK))
+        .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+        .unwrap_or_default()
 }
 
 /// Blocks of keys of all groups of heads and stretches, those of a group in ascending order.

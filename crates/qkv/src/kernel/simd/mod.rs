@@ -40,9 +40,9 @@ mod tests;
 mod values;
 mod vector;
 
+pub use across::Across;
 pub use bend::{Arithmetic, Bend};
 pub use dots::Dots;
-pub use across::Across;
 pub use gradient::{RowFactors, ScoreGradient};
 pub use pack::{TILE, packed_len};
 pub use pages::Pages;
