@@ -121,8 +121,8 @@ ms is the median wall time of a call, cpu ms the CPU time of its busiest thread:
 machine, and the better figure on one that others use. GFLOP/s, share and ratios go by it. The share
 is that of the limit that rules: fma, multiply-adds as fast as this machine was measured to do them;
 mem, q, k, v, output and mask read once as fast as it was measured to read; neither where a call
-takes microseconds. extra is how far a fresh process grows over one call, as the system counts it: to
-within some hundred KiB. JSON has the same as
-ms, cpu_ms, gflops, share, limit (fma, bandwidth, none), extra_bytes and peers.
+takes microseconds. extra is how far a fresh process grows over one call, as the system counts it:
+to within some hundred KiB. JSON has the same as ms, cpu_ms, gflops, share, limit (fma, bandwidth,
+none), extra_bytes and peers.
 
 Exit status: 0, 2 after an error, which standard error explains, or 130 after Ctrl-C.";

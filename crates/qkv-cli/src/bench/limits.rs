@@ -61,14 +61,15 @@ impl Workers {
             .map_err(Error::engine(Names::Given))
     }
 
-    /// Bytes a second that all threads read from memory, each in several streams.
+    /// Bytes a second that all threads read from memory at most, each in several streams.
     pub fn read_rate(&self) -> f64 {
         /// Far more than any cache.
         const WORDS: usize = 1 << 25;
         const ROUNDS: usize = 5;
         let memory: Vec<u64> = (0..WORDS as u64).collect();
         let share = WORDS / self.threads;
-        let rounds: Vec<f64> = (0..ROUNDS)
+        // The best of them: what other work takes from a round is not this machine's limit.
+        (0..ROUNDS)
             .map(|_| {
                 let rates = self.each(|index| {
                     let part = &memory[index * share..][..share];
@@ -78,8 +79,7 @@ impl Workers {
                 });
                 rates.iter().sum()
             })
-            .collect();
-        median(&rounds)
+            .fold(0.0, f64::max)
     }
 }
 
