@@ -24,8 +24,9 @@ pub use cache::Cache;
 pub use definition::Output;
 pub use error::{Error, Result};
 pub use kernel::{
-    Float, GradientBound, GradientSizes, Isa, Options, Part, Rows, Saved, backward, backward_into,
-    bound, fma_burst, forward, forward_into, forward_with, gradient_bound, merge, scores, weights,
+    Float, GradientBound, GradientSizes, GradientsMut, Isa, Options, Part, Rows, Saved, Store,
+    backward, backward_into, bound, fma_burst, forward, forward_into, forward_with, gradient_bound,
+    merge, scores, weights,
 };
 pub use layer::{Block, FiniteDifference, GradientSteps, Layer, Linear, Place, RmsNorm};
 pub use mask::{Causal, Documents, EmptyRows, KeyLengths, Mask, Window};

@@ -5,8 +5,8 @@ mod support;
 
 use qkv::definition::Gradients;
 use qkv::{
-    Attention, Causal, EmptyRows, Float, Inputs, Isa, Options, Saved, backward, backward_into,
-    forward_with,
+    Attention, Causal, EmptyRows, Float, GradientsMut, Inputs, Isa, Options, Saved, Store, Tensor,
+    ViewMut, backward, backward_into, forward_with,
 };
 use rayon::ThreadPoolBuilder;
 use support::{Array, Call, Gap, LAYOUTS, Layout, Random, isas, options, same_bits, times};
@@ -32,7 +32,7 @@ fn assert_same<T: Float>(a: &Gradients<T>, b: &Gradients<T>, what: &str) {
     assert!(same_bits(a.q.data(), b.q.data()), "dq: {what}");
     assert!(same_bits(a.k.data(), b.k.data()), "dk: {what}");
     assert!(same_bits(a.v.data(), b.v.data()), "dv: {what}");
-    let same = |a: &Option<qkv::Tensor<T>>, b: &Option<qkv::Tensor<T>>| match (a, b) {
+    let same = |a: &Option<Tensor<T>>, b: &Option<Tensor<T>>| match (a, b) {
         (Some(a), Some(b)) => same_bits(a.data(), b.data()),
         (a, b) => a.is_none() && b.is_none(),
     };
@@ -185,15 +185,8 @@ fn gradients_accumulate() {
         let saved = Saved::new(&output).unwrap();
         let once = backward(&attention, &inputs, saved, grad.view(), &options).unwrap();
         let mut twice = once.clone();
-        backward_into(
-            &attention,
-            &inputs,
-            saved,
-            grad.view(),
-            &options,
-            &mut twice,
-        )
-        .unwrap();
+        let to = GradientsMut::new(&mut twice, Store::Add).unwrap();
+        backward_into(&attention, &inputs, saved, grad.view(), &options, to).unwrap();
         let doubled = |once: &[f64], twice: &[f64]| {
             let sum: Vec<f64> = once.iter().map(|x| x + x).collect();
             assert!(same_bits(&sum, twice), "{}", call.describe());
@@ -206,6 +199,60 @@ fn gradients_accumulate() {
         }
         if let (Some(once), Some(twice)) = (&once.sinks, &twice.sinks) {
             doubled(once.data(), twice.data());
+        }
+    }
+}
+
+/// Arrays of the caller's with any strides get the same bits, and nothing between their elements.
+#[test]
+fn strided_gradients_have_the_same_bits() {
+    let mut random = Random::new(37);
+    for n in 0..times(60) {
+        let mut call = Call::random(&mut random);
+        call.empty_rows = EmptyRows::Zero;
+        let grad = grad_of(&call, &mut random);
+        let options = options(random.pick(&isas().collect::<Vec<_>>()), 1 + n % 3);
+        let typed = call.typed::<f32>([Layout::Plain; 3]);
+        let (attention, inputs) = (call.attention(&typed), typed.inputs());
+        let grad = grad.map(Layout::Plain, |x| x as f32);
+        let output = forward_with(&attention, &inputs, &options).unwrap();
+        let saved = Saved::new(&output).unwrap();
+        let expected = backward(&attention, &inputs, saved, grad.view(), &options).unwrap();
+        for store in [Store::Replace, Store::Add] {
+            let before = if store == Store::Add { 0.5 } else { f32::NAN };
+            let mut array = |tensor: &Tensor<f32>| {
+                let shape: [usize; 4] = tensor.shape().try_into().unwrap();
+                Array::new(shape, random.pick(&LAYOUTS), |_| before)
+            };
+            let mut arrays = vec![array(&expected.q), array(&expected.k), array(&expected.v)];
+            arrays.extend(expected.bias.as_ref().map(&mut array));
+            let mut wanted = arrays.clone();
+            let numbers = [&expected.q, &expected.k, &expected.v].into_iter();
+            for (wanted, tensor) in wanted.iter_mut().zip(numbers.chain(&expected.bias)) {
+                let [_, h, l, d] = wanted.shape;
+                for (n, &x) in tensor.data().iter().enumerate() {
+                    let at = wanted.position([n / d / l / h, n / d / l % h, n / d % l, n % d]);
+                    wanted.data[at] = if store == Store::Add { before + x } else { x };
+                }
+            }
+            let mut sinks = expected.sinks.clone();
+            let mut views = arrays.iter_mut().map(|array| {
+                let (offset, shape, strides) = (array.offset, array.shape, array.strides);
+                ViewMut::strided(&mut array.data, offset, shape, strides).unwrap()
+            });
+            let to = GradientsMut {
+                q: views.next().unwrap(),
+                k: views.next().unwrap(),
+                v: views.next().unwrap(),
+                bias: views.next(),
+                sinks: sinks.as_mut().map(Tensor::data_mut),
+                store,
+            };
+            backward_into(&attention, &inputs, saved, grad.view(), &options, to).unwrap();
+            for (n, (found, wanted)) in arrays.iter().zip(&wanted).enumerate() {
+                let what = format!("{n} {store:?} {:?} {}", found.strides, call.describe());
+                assert!(same_bits(&found.data, &wanted.data), "{what}");
+            }
         }
     }
 }

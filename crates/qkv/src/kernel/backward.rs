@@ -16,7 +16,7 @@
 //! dsink   += −(exp(sink − lse))·delta
 //! ```
 //!
-//! Nothing of the size queries × keys is kept: blocks of 256 keys meet blocks of 48 queries. Every
+//! Nothing of the size queries × keys is kept: blocks of 256 keys meet blocks of 96 queries. Every
 //! sum is one chain in an order of its own, so the number of threads and the batch change no bit.
 
 mod bias;
@@ -28,10 +28,12 @@ mod share;
 use super::call::Call;
 use super::options::Options;
 use super::real::Float;
+use super::simd::Piece;
 use crate::attention::{Attention, Bias, Inputs};
 use crate::definition::{Gradients, Output};
 use crate::error::{Error, Result};
 use crate::view::{Tensor, View};
+use crate::view_mut::ViewMut;
 use block::Problem;
 pub use bound::{GradientBound, GradientSizes, gradient_bound};
 
@@ -53,6 +55,55 @@ impl<'a, T: Float> Saved<'a, T> {
         Ok(Saved {
             output: output.output.view()?,
             lse: output.lse.data(),
+        })
+    }
+}
+
+/// Where gradients go: views of the caller's with any strides, of which what lies between the
+/// elements is left alone.
+#[derive(Debug)]
+pub struct GradientsMut<'a, T> {
+    /// `[batch, heads, queries, head_dim]`.
+    pub q: ViewMut<'a, T>,
+    /// `[batch, kv_heads, keys, head_dim]`, the cached keys first.
+    pub k: ViewMut<'a, T>,
+    /// `[batch, kv_heads, keys, value_dim]`, the cached values first.
+    pub v: ViewMut<'a, T>,
+    /// The shape of the bias as given (with leading ones). Left out, it is not computed.
+    pub bias: Option<ViewMut<'a, T>>,
+    /// One number a head. Left out, they are not computed.
+    pub sinks: Option<&'a mut [T]>,
+    /// What becomes of the numbers that are there.
+    pub store: Store,
+}
+
+/// What becomes of the numbers where a gradient goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Store {
+    /// The gradient takes their place, whatever they are.
+    #[default]
+    Replace,
+    /// The gradient is added to them: over several batches, say.
+    Add,
+}
+
+impl<'a, T: Float> GradientsMut<'a, T> {
+    /// All gradients of a set of arrays.
+    ///
+    /// # Errors
+    /// None for what [`backward`] returned.
+    pub fn new(gradients: &'a mut Gradients<T>, store: Store) -> Result<Self> {
+        fn view<T: Copy>(tensor: &mut Tensor<T>) -> Result<ViewMut<'_, T>> {
+            let shape = tensor.shape().to_vec();
+            ViewMut::new(tensor.data_mut(), &shape)
+        }
+        Ok(GradientsMut {
+            q: view(&mut gradients.q)?,
+            k: view(&mut gradients.k)?,
+            v: view(&mut gradients.v)?,
+            bias: gradients.bias.as_mut().map(view).transpose()?,
+            sinks: gradients.sinks.as_mut().map(Tensor::data_mut),
+            store,
         })
     }
 }
@@ -117,54 +168,62 @@ pub fn backward<T: Float>(
         bias: attention.bias.map(|Bias(view)| zeros(&view.shape())),
         sinks: attention.sinks.as_ref().map(|_| zeros(&[inputs.heads()])),
     };
-    backward_into(
-        attention,
-        inputs,
-        saved,
-        grad_output,
-        options,
-        &mut gradients,
-    )?;
+    let to = GradientsMut::new(&mut gradients, Store::Replace)?;
+    backward_into(attention, inputs, saved, grad_output, options, to)?;
     Ok(gradients)
 }
 
-/// As [`backward`], added to gradients that the caller has already: over several batches, say. A
-/// gradient of the bias or of the sinks that is `None` is not computed.
+/// As [`backward`], written to arrays of the caller's, or added to what they hold.
 ///
 /// # Errors
-/// As [`backward`], and [`Error::Mismatch`] if one of `gradients` has another shape than its
-/// argument. Nothing is added then.
+/// As [`backward`], [`Error::Mismatch`] if one of `gradients` has another shape than its argument,
+/// and [`Error::Option`] for a gradient of what `attention` does not have. Nothing is written then.
+///
+/// ```
+/// use qkv::{
+///     Attention, GradientsMut, Inputs, Options, Saved, Store, View, backward, backward_into, forward,
+/// };
+/// let q = [1.0_f32, 0.0, 0.0, 1.0];
+/// let v = [1.0_f32, 2.0];
+/// let inputs = Inputs::new(View::new(&q, &[2, 2])?, View::new(&q, &[2, 2])?, View::new(&v, &[2, 1])?)?;
+/// let (attention, options) = (Attention::default(), Options::default());
+/// let output = forward(&attention, &inputs)?;
+/// let saved = Saved::new(&output)?;
+/// let grad_output = View::new(&[1.0_f32, 0.0], &[2, 1])?;
+/// let mut sum = backward(&attention, &inputs, saved, grad_output, &options)?;
+/// let to = GradientsMut::new(&mut sum, Store::Add)?;
+/// backward_into(&attention, &inputs, saved, grad_output, &options, to)?;
+/// assert!((sum.v.data()[0] - 2.0 * 0.6698).abs() < 2e-4);
+/// # Ok::<(), qkv::Error>(())
+/// ```
 pub fn backward_into<T: Float>(
     attention: &Attention<'_>,
     inputs: &Inputs<'_, T>,
     saved: Saved<'_, T>,
     grad_output: View<'_, T>,
     options: &Options,
-    gradients: &mut Gradients<T>,
+    gradients: GradientsMut<'_, T>,
 ) -> Result<()> {
     attention.check(inputs)?;
-    check(attention, inputs, saved, grad_output, gradients)?;
+    check(attention, inputs, saved, grad_output, &gradients)?;
     let call = Call::new(attention, *inputs, options.isa()?, true);
-    let rows = rows::factors(&call, saved, grad_output, options);
-    if let Some(sinks) = &mut gradients.sinks {
-        rows::sinks(&call, saved.lse, &rows, sinks.data_mut());
-    }
     let problem = Problem {
         call: &call,
+        saved,
         grad: grad_output,
-        rows: &rows,
+        add: gradients.store == Store::Add,
     };
-    share::run(
-        &problem,
-        options,
-        [
-            gradients.q.data_mut(),
-            gradients.k.data_mut(),
-            gradients.v.data_mut(),
-        ],
-    );
-    if let (Some(to), Some(Bias(view))) = (&mut gradients.bias, attention.bias) {
-        bias::run(&problem, options, view.shape(), to.data_mut());
+    let mut rows = vec![rows::nothing(); saved.lse.len()];
+    let out = [gradients.q, gradients.k, gradients.v].map(Piece::of);
+    share::run(&problem, options, &mut rows, out);
+    if let Some(to) = gradients.sinks {
+        rows::sinks(&call, saved.lse, &rows, |head, sum| {
+            let before = if problem.add { to[head] } else { T::ZERO };
+            to[head] = before + T::from_f64(sum);
+        });
+    }
+    if let Some(to) = gradients.bias {
+        bias::run(&problem, options, &rows, Piece::of(to));
     }
     Ok(())
 }
@@ -184,54 +243,69 @@ fn check<T: Float>(
     inputs: &Inputs<'_, T>,
     saved: Saved<'_, T>,
     grad_output: View<'_, T>,
-    gradients: &Gradients<T>,
+    gradients: &GradientsMut<'_, T>,
 ) -> Result<()> {
     let [q, k, v] = shapes(inputs);
     let [batch, heads, queries, _] = q;
     let output = [batch, heads, queries, inputs.value_dim()];
+    let of_rows = ["batch", "heads", "queries", "value_dim"];
     agree(
-        "the saved output",
-        saved.output.shape(),
-        "the output",
-        output,
+        of_rows,
+        ("the saved output", saved.output.shape()),
+        ("the output", output),
+        "give what the forward pass gave for the same inputs",
     )?;
-    agree("grad_output", grad_output.shape(), "the output", output)?;
-    let lse = [batch, heads, queries, 1];
-    if saved.lse.len() != batch * heads * queries {
-        return agree("the saved lse", [1, 1, 1, saved.lse.len()], "lse", lse);
-    }
-    let four = |shape: &[usize]| {
-        let mut four = [1; 4];
-        let count = shape.len().min(4);
-        four[4 - count..].copy_from_slice(&shape[shape.len() - count..]);
-        four
+    agree(
+        of_rows,
+        ("grad_output", grad_output.shape()),
+        ("the output", output),
+        "the gradient of the output has the output's shape",
+    )?;
+    agree(
+        ["rows"; 4],
+        ("the saved lse", [1, 1, 1, saved.lse.len()]),
+        ("lse", [1, 1, 1, batch * heads * queries]),
+        "give what the forward pass gave for the same inputs",
+    )?;
+    let remedy = "a gradient has the shape of what it is the gradient of";
+    let of_keys = ["batch", "kv_heads", "keys", "head_dim"];
+    let found = ("the gradient of q", gradients.q.shape());
+    agree(
+        ["batch", "heads", "queries", "head_dim"],
+        found,
+        ("q", q),
+        remedy,
+    )?;
+    let found = ("the gradient of k", gradients.k.shape());
+    agree(of_keys, found, ("k, cached keys first", k), remedy)?;
+    let found = ("the gradient of v", gradients.v.shape());
+    let of_values = ["batch", "kv_heads", "keys", "value_dim"];
+    agree(of_values, found, ("v, cached values first", v), remedy)?;
+    let absent = |option| Error::Option {
+        option,
+        value: "a place for its gradient, but none itself".into(),
+        remedy: "leave the gradient out",
     };
-    agree("the gradient of q", four(gradients.q.shape()), "q", q)?;
-    agree("the gradient of k", four(gradients.k.shape()), "k", k)?;
-    agree("the gradient of v", four(gradients.v.shape()), "v", v)?;
-    if let (Some(found), Some(Bias(view))) = (&gradients.bias, attention.bias) {
-        let found = four(found.shape());
-        agree("the gradient of the bias", found, "the bias", view.shape())?;
+    if let Some(found) = &gradients.bias {
+        let Bias(bias) = attention.bias.ok_or(absent("bias"))?;
+        let found = ("the gradient of the bias", found.shape());
+        let axes = ["batch", "heads", "queries", "keys"];
+        agree(axes, found, ("the bias", bias.shape()), remedy)?;
     }
-    if let (Some(found), Some(_)) = (&gradients.sinks, &attention.sinks) {
-        let found = four(found.shape());
-        agree(
-            "the gradient of the sinks",
-            found,
-            "the sinks",
-            [1, 1, 1, heads],
-        )?;
+    if let Some(found) = &gradients.sinks {
+        attention.sinks.as_ref().ok_or(absent("sinks"))?;
+        let found = ("the gradient of the sinks", [1, 1, 1, found.len()]);
+        agree(["heads"; 4], found, ("the sinks", [1, 1, 1, heads]), remedy)?;
     }
     Ok(())
 }
 
 fn agree(
-    left: &'static str,
-    found: [usize; 4],
-    right: &'static str,
-    wanted: [usize; 4],
+    axes: [&'static str; 4],
+    (left, found): (&'static str, [usize; 4]),
+    (right, wanted): (&'static str, [usize; 4]),
+    remedy: &'static str,
 ) -> Result<()> {
-    let axes = ["axis 0", "axis 1", "axis 2", "axis 3"];
     match (0..4).find(|&axis| found[axis] != wanted[axis]) {
         None => Ok(()),
         Some(axis) => Err(Error::Mismatch {
@@ -242,7 +316,7 @@ fn agree(
             right,
             right_size: wanted[axis],
             right_shape: wanted.into(),
-            remedy: "a gradient has the shape of what it is the gradient of",
+            remedy,
         }),
     }
 }

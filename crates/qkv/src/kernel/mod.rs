@@ -41,7 +41,10 @@ mod visible;
 mod weigh;
 mod weights;
 
-pub use backward::{GradientBound, GradientSizes, Saved, backward, backward_into, gradient_bound};
+pub use backward::{
+    GradientBound, GradientSizes, GradientsMut, Saved, Store, backward, backward_into,
+    gradient_bound,
+};
 pub use bound::bound;
 pub use merge::merge;
 pub use options::Options;

@@ -4,21 +4,38 @@ use super::super::block::{Head, Row, Scratch, in_place, pack};
 use super::super::call::{Call, neighbours};
 use super::super::real::Float;
 use super::super::simd::{
-    Across, Aligned, BLOCK, RowFactors, Rows, STRIDE, ScoreGradient, Scores, Span, Start, Values,
-    packed_len, sums_stride,
+    Across, Aligned, BLOCK, Piece, RowFactors, Rows, STRIDE, ScoreGradient, Scores, Span, Start,
+    Values, packed_len, sums_stride,
 };
+use super::Saved;
 use crate::view::View;
 use std::ops::Range;
 
-/// Queries of a block.
-pub(super) const QUERIES: usize = 48;
+/// Queries of a block at most: many share what the sums of keys cost to load and store.
+const QUERIES: usize = 96;
+
+/// A whole number of tiles.
+const TILE_QUERIES: usize = 6;
+
+/// Queries in blocks of about equal size.
+pub(super) fn query_blocks(queries: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let blocks = queries.len().div_ceil(QUERIES).max(1);
+    let step = queries
+        .len()
+        .div_ceil(blocks)
+        .next_multiple_of(TILE_QUERIES);
+    let end = queries.end;
+    let starts = queries.step_by(step.max(1));
+    starts.map(move |start| start..(start + step).min(end))
+}
 
 /// What stays the same during a call.
 pub(super) struct Problem<'a, T: Float> {
     pub(super) call: &'a Call<'a, T>,
+    pub(super) saved: Saved<'a, T>,
     pub(super) grad: View<'a, T>,
-    /// Of each row of `[batch, heads, queries]`.
-    pub(super) rows: &'a [RowFactors<T>],
+    /// Whether gradients are added to what is there.
+    pub(super) add: bool,
 }
 
 /// Memory that a thread works in, besides the scratch of the forward pass.
@@ -97,13 +114,13 @@ impl<T: Float> Workspace<T> {
     }
 
     /// Adds the sums of the block that is open to the gradients of k and v.
-    pub(super) fn close(&mut self, call: &Call<'_, T>, [k, v]: [&mut [T]; 2]) {
-        let keys = self.keys;
+    pub(super) fn close(&mut self, problem: &Problem<'_, T>, [k, v]: [&mut Piece<'_, T>; 2]) {
+        let (call, keys) = (problem.call, self.keys);
         let (d_k, d_v) = (call.inputs.head_dim(), call.inputs.value_dim());
         // The queries have been multiplied by the sign already.
         let scale = T::from_f64(call.attention.scale.factor(d_k)) * call.sign;
-        add(self.k_sums.get(keys * sums_stride(d_k)), scale, d_k, k);
-        add(self.v_sums.get(keys * sums_stride(d_v)), T::ONE, d_v, v);
+        problem.give(self.k_sums.get(keys * sums_stride(d_k)), scale, k);
+        problem.give(self.v_sums.get(keys * sums_stride(d_v)), T::ONE, v);
     }
 
     /// Weights (with dropout) in the scratch's x, and the gradient of scores in dx, of the rows
@@ -112,6 +129,7 @@ impl<T: Float> Workspace<T> {
     pub(super) fn gradient(
         &mut self,
         problem: &Problem<'_, T>,
+        rows_of_group: &[RowFactors<T>],
         scratch: &mut Scratch<T>,
         head: Head<'_>,
         block: usize,
@@ -128,7 +146,9 @@ impl<T: Float> Workspace<T> {
             Some(q) => q,
             None => Rows::new(scratch.q.get(rows * d_k), 0, d_k as isize, rows, d_k),
         };
-        let mut finite = self.finite && (call.kernels.all_finite)(q);
+        // What is not finite stays with the keys that are kept, unless some rows drop others.
+        let drops = call.drops_single_keys() || scratch.spans.iter().any(|span| *span != union);
+        let mut finite = !drops || self.finite && (call.kernels.all_finite)(q);
         let k = self.k.get(packed_len(self.keys, d_k));
         let spans = &scratch.spans;
         (call.kernels.scores)(&Scores { q, spans, k }, x);
@@ -140,7 +160,7 @@ impl<T: Float> Workspace<T> {
         // The gradient of weights: g · v.
         let dx = self.dx.get(rows * STRIDE);
         let grad = grad_rows(problem, head, &scratch.rows, &mut self.grad);
-        finite &= (call.kernels.all_finite)(grad);
+        finite &= !drops || (call.kernels.all_finite)(grad);
         let (v, spans) = (&*self.v.get(packed_len(self.keys, d_v)), &scratch.spans);
         (call.kernels.scores)(
             &Scores {
@@ -151,14 +171,15 @@ impl<T: Float> Workspace<T> {
             dx,
         );
         dropout(call, head, (&scratch.rows, spans), block, dx);
-        let [_, heads, queries, _] = call.inputs.scores_shape();
+        let queries = call.inputs.queries();
         let (first, last) = (&scratch.rows[0], scratch.rows[rows - 1]);
-        let at = (head.batch * heads + first.head) * queries;
-        let factors = &problem.rows[at + first.query..at + last.query + 1];
+        let at = (first.head - head.kv_head * call.group) * queries;
+        let factors = &rows_of_group[at + first.query..at + last.query + 1];
         let whole = |x: &T| x.to_f64().is_finite();
-        finite &= factors
-            .iter()
-            .all(|row| whole(&row.shift) && whole(&row.factor) && whole(&row.delta));
+        finite &= !drops
+            || factors
+                .iter()
+                .all(|row| whole(&row.shift) && whole(&row.factor) && whole(&row.delta));
         let x = scratch.x.get(rows * STRIDE);
         if !finite {
             self.kept.resize(rows, [false; BLOCK]);
@@ -373,19 +394,6 @@ fn dropout<T: Float>(
             } else {
                 numbers[j] * share
             };
-        }
-    }
-}
-
-/// to += factor·sums
-pub(super) fn add<T: Float>(sums: &[T], factor: T, width: usize, to: &mut [T]) {
-    if width == 0 {
-        return;
-    }
-    let sums = sums.chunks_exact(sums_stride(width));
-    for (sums, to) in sums.zip(to.chunks_exact_mut(width)) {
-        for (to, &sum) in to.iter_mut().zip(sums) {
-            *to = *to + sum * factor;
         }
     }
 }

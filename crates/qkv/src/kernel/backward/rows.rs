@@ -1,65 +1,76 @@
 //! What the backward pass needs to know of each row before it begins.
 
 use super::super::call::{Call, neighbours};
-use super::super::forward::{lock, share};
-use super::super::options::Options;
 use super::super::real::Float;
 use super::super::simd::RowFactors;
 use super::Saved;
 use crate::view::View;
-use std::sync::Mutex;
 
-/// One of each row of `[batch, heads, queries]`.
-pub(super) fn factors<T: Float>(
+/// Fills in the rows of one batch entry's key and value head: all queries of its first head, then
+/// of the next.
+pub(super) fn fill<T: Float>(
     call: &Call<'_, T>,
     saved: Saved<'_, T>,
     grad: View<'_, T>,
-    options: &Options,
-) -> Vec<RowFactors<T>> {
-    let [batch, heads, queries, _] = call.inputs.scores_shape();
-    let zero = RowFactors {
+    group: usize,
+    rows: &mut [RowFactors<T>],
+) {
+    let [_, heads, queries, _] = call.inputs.scores_shape();
+    let first = group * rows.len();
+    for (at, row) in rows.iter_mut().enumerate() {
+        let index = first + at;
+        let (b, h, i) = (
+            index / queries / heads,
+            index / queries % heads,
+            index % queries,
+        );
+        *row = factors(call, saved.lse[index], call.sink(h), || {
+            product(saved.output, grad, [b, h, i])
+        });
+    }
+}
+
+/// Of a row that keeps no key: it has no gradient.
+pub(super) fn nothing<T: Float>() -> RowFactors<T> {
+    RowFactors {
         shift: T::ZERO,
         factor: T::ZERO,
         delta: T::ZERO,
-    };
-    let mut rows = vec![zero; batch * heads * queries];
-    if rows.is_empty() {
-        return rows;
     }
-    let threads = options.threads().min(batch * heads);
-    let parts: Vec<_> = rows.chunks_mut(queries).enumerate().collect();
-    let parts = Mutex::new(parts.into_iter());
-    share(threads, || {
-        loop {
-            let Some((index, rows)) = lock(&parts).next() else {
-                break;
-            };
-            let (b, h) = (index / heads, index % heads);
-            for (i, row) in rows.iter_mut().enumerate() {
-                let lse = saved.lse[index * queries + i];
-                if lse == f64::NEG_INFINITY {
-                    continue; // no key, so no gradient
-                }
-                let shift = if call.natural == 0.0 {
-                    T::ZERO
-                } else {
-                    T::from_f64(lse / call.natural)
-                };
-                // What rounding left; more than 1 only where scores themselves are that coarse.
-                let left = (shift.to_f64() * call.natural - lse).clamp(-1.0, 1.0);
-                let left = if call.natural == 0.0 { -lse } else { left };
-                let share = call
-                    .sink(h)
-                    .map_or(1.0, |sink| 1.0 / (1.0 + (sink - lse).exp()));
-                *row = RowFactors {
-                    shift,
-                    factor: T::from_f64(left.exp() * share),
-                    delta: T::from_f64(product(saved.output, grad, [b, h, i])),
-                };
-            }
-        }
-    });
-    rows
+}
+
+fn factors<T: Float>(
+    call: &Call<'_, T>,
+    lse: f64,
+    sink: Option<f64>,
+    delta: impl FnOnce() -> f64,
+) -> RowFactors<T> {
+    if lse == f64::NEG_INFINITY {
+        return nothing();
+    }
+    let (shift, left) = if call.natural == 0.0 {
+        (T::ZERO, -lse)
+    } else {
+        let shift = T::from_f64(lse / call.natural);
+        // What rounding left; more than 1 only where scores themselves are that coarse.
+        let left = shift.to_f64() * call.natural - lse;
+        (shift, left.clamp(-1.0, 1.0))
+    };
+    let share = sink.map_or(1.0, |sink| 1.0 / (1.0 + (sink - lse).exp()));
+    RowFactors {
+        shift,
+        factor: T::from_f64(exp(left) * share),
+        delta: T::from_f64(delta()),
+    }
+}
+
+/// exp(x); nearly always x is what rounding left, and three terms of the series are enough.
+fn exp(x: f64) -> f64 {
+    if x.abs() < 1e-5 {
+        1.0 + x * (1.0 + 0.5 * x)
+    } else {
+        x.exp()
+    }
 }
 
 /// Lanes of a product's sum.
@@ -86,15 +97,15 @@ fn product<T: Float>(a: View<'_, T>, b: View<'_, T>, [batch, head, i]: [usize; 3
     sums.iter().sum()
 }
 
-/// Adds the gradient of the sinks: −weight of the sink · delta over the rows of its head.
+/// The gradient of each sink, −Σ (weight of the sink)·delta over the rows of its head, to `give`.
 pub(super) fn sinks<T: Float>(
     call: &Call<'_, T>,
     lse: &[f64],
     rows: &[RowFactors<T>],
-    to: &mut [T],
+    mut give: impl FnMut(usize, f64),
 ) {
     let [batch, heads, queries, _] = call.inputs.scores_shape();
-    for (h, to) in to.iter_mut().enumerate() {
+    for h in 0..heads {
         let Some(sink) = call.sink(h) else { continue };
         let mut sum = 0.0;
         for b in 0..batch {
@@ -106,6 +117,6 @@ pub(super) fn sinks<T: Float>(
                 }
             }
         }
-        *to = *to + T::from_f64(sum);
+        give(h, sum);
     }
 }

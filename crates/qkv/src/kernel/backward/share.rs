@@ -1,18 +1,18 @@
 //! Sharing out the backward pass over threads.
 //!
-//! A task is a block of keys of one key and value head: it owns their gradients, and meets all
-//! blocks of queries that see them. A block of queries meets its blocks of keys one after the
-//! other, in ascending order: each waits for its turn. Where there are heads enough, a task is all
-//! blocks of keys of one head, and nobody waits.
+//! Where there are heads enough, a thread takes all of one key and value head. Else it takes a
+//! block of its keys, owns their gradients, and meets all blocks of queries that see them. A block
+//! of queries meets its blocks of keys one after the other, in ascending order: each waits for its
+//! turn.
 
 use super::super::block::{Head, Scratch};
-use super::super::call::Call;
 use super::super::forward::{blocks, lock, share};
 use super::super::options::Options;
 use super::super::real::Float;
-use super::super::simd::{Aligned, BLOCK, sums_stride};
-use super::super::visible::Stretch;
-use super::block::{Problem, QUERIES, Workspace, add};
+use super::super::simd::{Aligned, BLOCK, Give, Piece, RowFactors, sums_stride};
+use super::super::visible::{Sight, Stretch};
+use super::block::{Problem, Workspace, query_blocks};
+use super::rows;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -29,102 +29,185 @@ struct QueryBlock<'g, T> {
 struct Turn<'g, T> {
     next: usize,
     sums: Aligned<T>,
-    out: &'g mut [T],
+    out: Piece<'g, T>,
 }
 
 /// A block of keys of one key and value head, with its gradients.
 struct KeyBlock<'g, T> {
-    group: usize,
     stretch: usize,
     keys: Range<usize>,
-    k: &'g mut [T],
-    v: &'g mut [T],
+    k: Piece<'g, T>,
+    v: Piece<'g, T>,
 }
 
-pub(super) fn run<T: Float>(problem: &Problem<'_, T>, options: &Options, out: [&mut [T]; 3]) {
+/// A key and value head of a batch entry, and its query heads.
+struct Group<'g, T> {
+    index: usize,
+    /// Of each stretch.
+    queries: Vec<Vec<QueryBlock<'g, T>>>,
+    /// In ascending order.
+    keys: Vec<KeyBlock<'g, T>>,
+}
+
+/// Computes the gradients of q, k and v, and fills in `rows`.
+pub(super) fn run<T: Float>(
+    problem: &Problem<'_, T>,
+    options: &Options,
+    rows: &mut [RowFactors<T>],
+    out: [Piece<'_, T>; 3],
+) {
     let call = problem.call;
-    let [batch, heads, queries, keys] = call.inputs.scores_shape();
-    let groups = batch * call.inputs.kv_heads();
-    if batch * heads * queries * keys == 0 {
-        return;
-    }
-    let [q, k, v] = out;
+    let [batch, _, queries, _] = call.inputs.scores_shape();
+    let kv_heads = call.inputs.kv_heads();
+    let groups = batch * kv_heads;
     let stretches: Vec<Stretch> = (0..call.visible.stretches())
         .map(|index| call.visible.stretch(index))
         .collect();
-    let query_blocks = cut_queries(call, &stretches, q);
-    let key_blocks = cut_keys(call, &stretches, groups, k, v);
+    let cut = cut(problem, &stretches, out);
+    let rows_of_group = call.group * queries;
+    if groups == 0 || rows_of_group == 0 {
+        // Nothing to compute, but what is asked for is zero.
+        for group in cut {
+            for KeyBlock { k, v, .. } in group.keys {
+                problem.zero(k);
+                problem.zero(v);
+            }
+        }
+        return;
+    }
+    let fill = |index: usize, rows: &mut [RowFactors<T>]| {
+        rows::fill(call, problem.saved, problem.grad, index, rows);
+    };
+    let parts: Vec<_> = rows.chunks_mut(rows_of_group).collect();
     let threads = options.threads();
-    let by_head = threads == 1 || groups >= 4 * threads || groups.is_multiple_of(threads);
-    let count = key_blocks.len();
-    let tasks = Mutex::new(key_blocks.into_iter().peekable());
-    share(threads.min(if by_head { groups } else { count }), || {
+    if threads == 1 || groups >= 4 * threads || groups.is_multiple_of(threads) {
+        let tasks = Mutex::new(cut.into_iter().zip(parts));
+        share(threads.min(groups), || {
+            let mut workspace = Workspace::new();
+            T::with_scratch(|scratch| {
+                loop {
+                    let Some((group, rows)) = lock(&tasks).next() else {
+                        break;
+                    };
+                    fill(group.index, rows);
+                    for part in group.keys {
+                        let queries = &group.queries[part.stretch];
+                        let stretch = &stretches[part.stretch];
+                        let mut work = Work {
+                            problem,
+                            rows,
+                            workspace: &mut workspace,
+                            scratch,
+                        };
+                        work.key_block(group.index, stretch, part, queries);
+                    }
+                }
+            });
+        });
+        return;
+    }
+    let tasks = Mutex::new(parts.into_iter().enumerate());
+    share(threads.min(groups), || {
+        loop {
+            let Some((index, rows)) = lock(&tasks).next() else {
+                break;
+            };
+            fill(index, rows);
+        }
+    });
+    let mut tasks = Vec::new();
+    let mut queries = Vec::new();
+    for group in cut {
+        tasks.extend(group.keys.into_iter().map(|part| (group.index, part)));
+        queries.push(group.queries);
+    }
+    let count = tasks.len();
+    let (tasks, queries, rows) = (Mutex::new(tasks.into_iter()), &queries, &*rows);
+    share(threads.min(count), || {
         let mut workspace = Workspace::new();
         T::with_scratch(|scratch| {
             loop {
-                let task: Vec<_> = {
-                    let mut tasks = lock(&tasks);
-                    let Some(first) = tasks.next() else { break };
-                    let group = first.group;
-                    let mut task = vec![first];
-                    while by_head && let Some(next) = tasks.next_if(|next| next.group == group) {
-                        task.push(next);
-                    }
-                    task
+                let Some((group, part)) = lock(&tasks).next() else {
+                    break;
                 };
-                for part in task {
-                    let queries = &query_blocks[part.group * stretches.len() + part.stretch];
-                    let stretch = &stretches[part.stretch];
-                    key_block(problem, &mut workspace, scratch, stretch, part, queries);
-                }
+                let queries = &queries[group][part.stretch];
+                let stretch = &stretches[part.stretch];
+                let mut work = Work {
+                    problem,
+                    rows: &rows[group * rows_of_group..][..rows_of_group],
+                    workspace: &mut workspace,
+                    scratch,
+                };
+                work.key_block(group, stretch, part, queries);
             }
         });
     });
 }
 
-/// Blocks of queries of each group of heads and stretch.
-fn cut_queries<'g, T: Float>(
-    call: &Call<'_, T>,
+/// Cuts the gradients into blocks.
+fn cut<'g, T: Float>(
+    problem: &Problem<'_, T>,
     stretches: &[Stretch],
-    q: &'g mut [T],
-) -> Vec<Vec<QueryBlock<'g, T>>> {
-    let [batch, heads, queries, _] = call.inputs.scores_shape();
-    let width = call.inputs.head_dim();
-    let groups = batch * call.inputs.kv_heads();
-    let mut cut: Vec<Vec<_>> = (0..groups * stretches.len()).map(|_| Vec::new()).collect();
-    for (index, mut rest) in q.chunks_mut(queries * width).enumerate() {
-        let (b, head) = (index / heads, index % heads);
-        let group = index / call.group;
-        let mut free = 0;
-        for (s, stretch) in stretches.iter().enumerate() {
-            let viewer = call.visible.viewer(b, stretch);
-            let mut first = stretch.queries.start;
-            while first < stretch.queries.end {
-                let end = (first + QUERIES).min(stretch.queries.end);
-                let (_, behind) = rest.split_at_mut((first - free) * width);
-                let (out, behind) = behind.split_at_mut((end - first) * width);
-                rest = behind;
-                free = end;
-                let seen = seen((first..end).map(|query| viewer.sight(query)));
-                cut[group * stretches.len() + s].push(QueryBlock {
-                    head,
-                    queries: first..end,
-                    seen: seen.clone(),
-                    turn: Mutex::new(Turn {
-                        next: seen.start,
-                        sums: Aligned::default(),
-                        out,
-                    }),
-                });
-                first = end;
+    [mut q, mut k, mut v]: [Piece<'g, T>; 3],
+) -> Vec<Group<'g, T>> {
+    let call = problem.call;
+    let [batch, ..] = call.inputs.scores_shape();
+    let kv_heads = call.inputs.kv_heads();
+    let mut groups = Vec::with_capacity(batch * kv_heads);
+    for b in 0..batch {
+        let (mut q, mut k, mut v) = (q.take(0, 1), k.take(0, 1), v.take(0, 1));
+        for g in 0..kv_heads {
+            let mut queries: Vec<Vec<_>> = stretches.iter().map(|_| Vec::new()).collect();
+            for head in g * call.group..(g + 1) * call.group {
+                cut_queries(problem, stretches, (b, head), q.take(1, 1), &mut queries);
             }
+            groups.push(Group {
+                index: b * kv_heads + g,
+                queries,
+                keys: cut_keys(stretches, k.take(1, 1), v.take(1, 1)),
+            });
         }
     }
-    cut
+    groups
+}
+
+/// The queries of one head. Those that see nothing are done.
+fn cut_queries<'g, T: Float>(
+    problem: &Problem<'_, T>,
+    stretches: &[Stretch],
+    (batch, head): (usize, usize),
+    mut out: Piece<'g, T>,
+    to: &mut [Vec<QueryBlock<'g, T>>],
+) {
+    let mut free = 0;
+    for (stretch, to) in stretches.iter().zip(to) {
+        let viewer = problem.call.visible.viewer(batch, stretch);
+        for queries in query_blocks(stretch.queries.clone()) {
+            problem.zero(out.take(2, queries.start - free));
+            free = queries.end;
+            let out = out.take(2, queries.len());
+            let seen = seen(queries.clone().map(|query| viewer.sight(query)));
+            if seen.is_empty() {
+                problem.zero(out);
+                continue;
+            }
+            to.push(QueryBlock {
+                head,
+                queries,
+                turn: Mutex::new(Turn {
+                    next: seen.start,
+                    sums: Aligned::default(),
+                    out,
+                }),
+                seen,
+            });
+        }
+    }
+    problem.zero(out);
 }
 
 /// Blocks of keys that hold all that is seen.
-fn seen(sights: impl Iterator<Item = super::super::visible::Sight>) -> Range<usize> {
+fn seen(sights: impl Iterator<Item = Sight>) -> Range<usize> {
     sights
         .filter(|sight| sight.from < sight.to)
         .map(|sight| sight.from / BLOCK..sight.to.div_ceil(BLOCK))
@@ -132,87 +215,98 @@ fn seen(sights: impl Iterator<Item = super::super::visible::Sight>) -> Range<usi
         .unwrap_or_default()
 }
 
-/// Blocks of keys of all groups of heads and stretches, those of a group in ascending order.
+/// The keys of one head.
 fn cut_keys<'g, T: Float>(
-    call: &Call<'_, T>,
     stretches: &[Stretch],
-    groups: usize,
-    k: &'g mut [T],
-    v: &'g mut [T],
+    mut k: Piece<'g, T>,
+    mut v: Piece<'g, T>,
 ) -> Vec<KeyBlock<'g, T>> {
-    let (d_k, d_v) = (call.inputs.head_dim(), call.inputs.value_dim());
-    let (mut k, mut v) = (k, v);
     let mut cut = Vec::new();
-    let keys = call.inputs.keys();
-    for group in 0..groups {
-        let mut free = 0;
-        for (index, stretch) in stretches.iter().enumerate() {
-            for part in blocks(stretch.keys.len()) {
-                let first = stretch.keys.start + part.start;
-                let mine = take(&mut k, (first - free) * d_k, part.len() * d_k);
-                let mine_v = take(&mut v, (first - free) * d_v, part.len() * d_v);
-                free = first + part.len();
-                cut.push(KeyBlock {
-                    group,
-                    stretch: index,
-                    keys: part,
-                    k: mine,
-                    v: mine_v,
-                });
-            }
+    for (index, stretch) in stretches.iter().enumerate() {
+        for keys in blocks(stretch.keys.len()) {
+            cut.push(KeyBlock {
+                stretch: index,
+                k: k.take(2, keys.len()),
+                v: v.take(2, keys.len()),
+                keys,
+            });
         }
-        take(&mut k, (keys - free) * d_k, 0);
-        take(&mut v, (keys - free) * d_v, 0);
     }
     cut
 }
 
-/// Leaves out `skip` numbers and takes `count`.
-fn take<'g, T>(from: &mut &'g mut [T], skip: usize, count: usize) -> &'g mut [T] {
-    let (_, rest) = std::mem::take(from).split_at_mut(skip);
-    let (taken, rest) = rest.split_at_mut(count);
-    *from = rest;
-    taken
+/// What a thread works with.
+struct Work<'w, 'p, T: Float> {
+    problem: &'w Problem<'p, T>,
+    /// Of the group.
+    rows: &'w [RowFactors<T>],
+    workspace: &'w mut Workspace<T>,
+    scratch: &'w mut Scratch<T>,
 }
 
-/// One block of keys against all queries that see it.
-fn key_block<T: Float>(
-    problem: &Problem<'_, T>,
-    workspace: &mut Workspace<T>,
-    scratch: &mut Scratch<T>,
-    stretch: &Stretch,
-    part: KeyBlock<'_, T>,
-    queries: &[QueryBlock<'_, T>],
-) {
-    let call = problem.call;
-    let kv_heads = call.inputs.kv_heads();
-    let head = Head {
-        batch: part.group / kv_heads,
-        kv_head: part.group % kv_heads,
-        stretch,
-    };
-    let block = part.keys.start / BLOCK;
-    let width = call.inputs.head_dim();
-    let scale = T::from_f64(call.attention.scale.factor(width));
-    workspace.open(call, head, part.keys.clone());
-    for rows in queries.iter().filter(|rows| rows.seen.contains(&block)) {
-        scratch.take_rows(call, head, rows.head..rows.head + 1, rows.queries.clone());
-        let by_key = workspace.gradient(problem, scratch, head, block, false);
-        let mut turn = lock(&rows.turn);
-        while turn.next != block {
-            drop(turn);
-            std::thread::yield_now();
-            turn = lock(&rows.turn);
+impl<T: Float> Work<'_, '_, T> {
+    /// One block of keys against all queries that see it.
+    fn key_block(
+        &mut self,
+        group: usize,
+        stretch: &Stretch,
+        mut part: KeyBlock<'_, T>,
+        queries: &[QueryBlock<'_, T>],
+    ) {
+        let Work {
+            problem,
+            rows,
+            workspace,
+            scratch,
+        } = self;
+        let call = problem.call;
+        let kv_heads = call.inputs.kv_heads();
+        let head = Head {
+            batch: group / kv_heads,
+            kv_head: group % kv_heads,
+            stretch,
+        };
+        let block = part.keys.start / BLOCK;
+        let width = call.inputs.head_dim();
+        let scale = T::from_f64(call.attention.scale.factor(width));
+        workspace.open(call, head, part.keys.clone());
+        for block_of in queries.iter().filter(|of| of.seen.contains(&block)) {
+            let (h, queries) = (block_of.head, block_of.queries.clone());
+            scratch.take_rows(call, head, h..h + 1, queries.clone());
+            let by_key = workspace.gradient(problem, rows, scratch, head, block, false);
+            let mut turn = lock(&block_of.turn);
+            while turn.next != block {
+                drop(turn);
+                std::thread::yield_now();
+                turn = lock(&block_of.turn);
+            }
+            let Turn { next, sums, out } = &mut *turn;
+            let sums = sums.get(queries.len() * sums_stride(width));
+            let begin = block == block_of.seen.start;
+            workspace.add(problem, scratch, head, block, by_key, (sums, begin));
+            *next += 1;
+            if *next == block_of.seen.end {
+                problem.give(sums, scale, out);
+                turn.sums = Aligned::default();
+            }
         }
-        let Turn { next, sums, out } = &mut *turn;
-        let sums = sums.get(rows.queries.len() * sums_stride(width));
-        let begin = block == rows.seen.start;
-        workspace.add(problem, scratch, head, block, by_key, (sums, begin));
-        *next += 1;
-        if *next == rows.seen.end {
-            add(sums, scale, width, out);
-            turn.sums = Aligned::default();
+        workspace.close(problem, [&mut part.k, &mut part.v]);
+    }
+}
+
+impl<T: Float> Problem<'_, T> {
+    /// Sums to where they belong.
+    pub(super) fn give(&self, sums: &[T], factor: T, to: &mut Piece<'_, T>) {
+        let add = self.add;
+        (self.call.kernels.give)(&Give { sums, factor, add }, to);
+    }
+
+    /// What nothing adds to.
+    pub(super) fn zero(&self, mut piece: Piece<'_, T>) {
+        let [batch, heads, length, width] = piece.shape();
+        if !self.add && batch * heads * length > 0 {
+            let zeros = vec![T::ZERO; batch * heads * length * sums_stride(width)];
+            self.give(&zeros, T::ONE, &mut piece);
         }
     }
-    workspace.close(call, [part.k, part.v]);
 }

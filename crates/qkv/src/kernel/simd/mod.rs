@@ -11,6 +11,7 @@
 //! | `pack`, `scores`, `bend`, `softmax`, `values` | the stages, for any register |
 //! | `dots` | scores of very few queries, summed in another order |
 //! | `gradient`, `across` | the stages of the backward pass besides |
+//! | `piece` | arrays cut into parts for threads; where sums go |
 //! | `rows` | strided rows, aligned memory |
 //! | `pages` | memory on large pages |
 //! | `logarithm` | natural logarithms |
@@ -30,6 +31,7 @@ mod limit;
 mod logarithm;
 mod pack;
 mod pages;
+mod piece;
 mod portable;
 mod rows;
 mod scores;
@@ -46,6 +48,7 @@ pub use dots::Dots;
 pub use gradient::{RowFactors, ScoreGradient};
 pub use pack::{TILE, packed_len};
 pub use pages::Pages;
+pub use piece::{Give, Piece};
 pub use rows::{Aligned, Rows};
 pub use scores::Scores;
 pub use shared::{Claim, Desk, RowsMut, Strip};
@@ -197,6 +200,8 @@ pub struct Kernels<T: 'static> {
     pub gradient: fn(&mut ScoreGradient<'_, T>),
     /// Sums over the queries of a block; see `across`.
     pub across: fn(&Across<'_, T>, &mut [T]),
+    /// Sums to where they belong; see `piece`.
+    pub give: fn(&Give<'_, T>, &mut Piece<'_, T>),
     /// sums = fma(other, b, a·sums).
     pub add: fn(&mut [T], T, &[T], T),
     /// Rows of the output = factors·sums; see `values`.
@@ -227,6 +232,7 @@ macro_rules! kernels {
                     values::run::<$v, $vr, $vn, $stream>;
                 fn gradient(args: &mut ScoreGradient<'_, $t>) -> () = gradient::run::<$v>;
                 fn across(args: &Across<'_, $t>, sums: &mut [$t]) -> () = across::run::<$v, $vr, $vn>;
+                fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $t>) -> () = piece::give::<$v>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $t>) -> () = values::finish::<$v>;
                 fn logarithms(numbers: &mut [f64]) -> () = logarithm::run;
@@ -245,7 +251,7 @@ macro_rules! kernels {
             }
             Kernels {
                 pack, all_finite, scores, dots, bend, maxima, exponentials, correction, totals,
-                values, exponentials_and_values, gradient, across, add, finish, logarithms, burn,
+                values, exponentials_and_values, gradient, across, give, add, finish, logarithms, burn,
             }
         };
     };
