@@ -16,9 +16,10 @@ use crate::view::DType;
 /// - exp has 4·u, once for the weight and once for each correction, of which there are at most
 ///   L/256 + L/2048; each correction is a product and a sum more, of both sums: L/32 in all;
 /// - a sum of weights has L/16 roundings a lane;
-/// - the weighted sum of the values of a block has at most 256.
+/// - the weighted sum of the values of half a block has at most 128, and one more joins it to the
+///   other: L/256.
 ///
-/// Together δ = u·((d_k + 28)·S + min(L, 256) + L/8 + 64) in each weight, relative, and twice
+/// Together δ = u·((d_k + 28)·S + min(L, 128) + L/8 + 64) in each weight, relative, and twice
 /// e^δ − 1 after the division by the sum. Outputs are means of v, so no two differ by more than
 /// 2·max |v|; where the bound is cut off there, it says nothing about lse. For `f64` the definition
 /// rounds as well, in chains of L: with δ' = u·((d_k + 28)·S + L + 64) its share is added.
@@ -27,7 +28,7 @@ use crate::view::DType;
 pub fn bound(dtype: DType, head_dim: usize, keys: usize, largest: f64) -> f64 {
     let (keys, scores) = (keys as f64, (head_dim as f64 + 28.0) * largest);
     let share = |u: f64, roundings: f64| 2.0 * (u * (scores + roundings + 64.0)).exp_m1();
-    let fast = keys.min(256.0) + keys / 8.0;
+    let fast = keys.min(128.0) + keys / 8.0;
     let both = match dtype {
         DType::F64 => share(2f64.powi(-53), fast) + share(2f64.powi(-53), keys),
         _ => share(2f64.powi(-24), fast), // what is stored shorter is computed in f32

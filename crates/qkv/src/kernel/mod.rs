@@ -8,8 +8,8 @@
 //! m'    = max(m, x_j)                        over the block
 //! p_j   = 2^((x_j − m')·c)                   c = scale·log2(e), or log2(e)
 //! l[a]  = l[a]·2^((m − m')·c) + Σ p_j        16 sums, a = j mod 16, ascending in j
-//! w     = fma(p_j, v_j, w)                   one chain from 0 over the block, ascending in j
-//! o     = o·2^((m − m')·c) + w
+//! w[h]  = fma(p_j, v_j, w[h])                one chain from 0 over each half, ascending in j
+//! o     = (o·2^((m − m')·c) + w[0]) + w[1]
 //! ```
 //!
 //! and at the end `output = o / (Σ l + sink)`, `lse = m + ln Σ l`. Every 2048 keys (m, l, o) start

@@ -61,24 +61,24 @@ impl<T: Float> Scratch<T> {
         }
         let range = start + union.from..start + union.to;
         let (kept, weighed) = (&self.kept, self.weighed.get(stride));
-        // One run, since the chain of a block must not be broken.
+        // One run, since a chain must not be broken.
         call.v()
             .one_run(head.batch, head.kv_head, range, &mut self.spare, |v| {
                 if guarded {
                     for (i, sums) in sums.chunks_exact_mut(stride.max(1)).enumerate() {
-                        weigh_kept(
-                            call,
-                            &x[i * STRIDE..],
-                            &kept[rows.start + i],
-                            union,
-                            v,
-                            weighed,
-                        );
-                        match begin {
-                            Start::Times(factors) => {
-                                (call.kernels.add)(sums, factors[i], weighed, T::ONE);
+                        let mut factor = match begin {
+                            Start::Times(factors) => Some(factors[i]),
+                            _ => None,
+                        };
+                        for keys in union.chains() {
+                            let v = v.part(keys.from - union.from..keys.to - union.from);
+                            let kept = &kept[rows.start + i];
+                            weigh_kept(call, &x[i * STRIDE..], kept, keys, v, weighed);
+                            match factor {
+                                Some(factor) => (call.kernels.add)(sums, factor, weighed, T::ONE),
+                                None => sums.copy_from_slice(weighed),
                             }
-                            _ => sums.copy_from_slice(weighed),
+                            factor = Some(T::ONE);
                         }
                     }
                 } else if meanwhile {
@@ -115,8 +115,8 @@ impl<T: Float> Scratch<T> {
     }
 }
 
-/// Weighs the kept keys of one row only, in runs of neighbours: the same sums as where dropped
-/// keys have p = 0, but their values are not read.
+/// Weighs the kept keys of one row and chain only, in runs of neighbours: the same sums as where
+/// dropped keys have p = 0, but their values are not read.
 fn weigh_kept<T: Float>(
     call: &Call<'_, T>,
     p: &[T],

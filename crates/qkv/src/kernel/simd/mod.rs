@@ -58,6 +58,10 @@ pub use values::{Start, Values, sums_stride};
 /// Keys of a block: one maximum and one correction each.
 pub const BLOCK: usize = 256;
 
+/// Keys whose values are summed in one chain: the longer, the larger is the error, and the shorter,
+/// the more often sums go through memory.
+pub const CHAIN: usize = 128;
+
 /// Distance between two rows of scores. More than a block, so that rows begin at different lines
 /// of the first cache.
 pub const STRIDE: usize = BLOCK + 16;
@@ -93,6 +97,13 @@ impl Span {
             all.to = all.to.max(span.to);
         }
         if all.is_empty() { Span::default() } else { all }
+    }
+
+    /// The keys chain by chain; one empty part where there is no key.
+    pub fn chains(self) -> impl Iterator<Item = Span> {
+        let first = self.from / CHAIN;
+        let end = self.to.div_ceil(CHAIN).max(first + 1);
+        (first..end).map(move |chain| self.within(chain * CHAIN, (chain + 1) * CHAIN))
     }
 
     /// The keys that lie in from..to too; 0..0 or `from..from` where there is none.

@@ -1,12 +1,12 @@
 //! The weighted sum of values of a block.
 //!
 //! ```text
-//! new[i] = fma(p[i,j], v[j], new[i]) for each key j, ascending, from 0
-//! sum[i] = correction[i]·sum[i] + new[i]
+//! new[i] = fma(p[i,j], v[j], new[i]) for each key j of a chain, ascending, from 0
+//! sum[i] = correction[i]·sum[i] + new[i], without the correction from the second chain on
 //! ```
 //!
-//! The sum of a block begins with 0, so that its rounding goes by its own size: over long inputs
-//! the error is a fraction of that of one long chain.
+//! A chain is half a block and begins with 0, so that its rounding goes by its own size: the error
+//! is a fraction of that of one long chain.
 //!
 //! A tile is some queries times some registers of columns, held in registers while its keys pass.
 //! Where the last register would be half empty, two queries share it.
@@ -16,7 +16,7 @@ use super::rows::Rows;
 use super::shared::RowsMut;
 use super::softmax::{Left, Softmax};
 use super::vector::Vector;
-use super::{BLOCK, STRIDE, Span};
+use super::{BLOCK, CHAIN, STRIDE, Span};
 
 /// What to compute.
 pub struct Values<'a, T> {
@@ -44,10 +44,31 @@ const ROWS_AHEAD: isize = 32;
 pub enum Start<'a, T> {
     /// Nothing, whatever the memory holds.
     Zero,
-    /// They are multiplied by one factor a query, then the block's are added.
+    /// They are multiplied by one factor a query, then the first chain's are added.
     Times(&'a [T]),
-    /// They are part of the block's, whose chain goes on.
+    /// The first chain's are added.
+    Plus,
+    /// They are part of the first chain's, which goes on.
     AsTheyAre,
+}
+
+impl<T: Real> Start<'_, T> {
+    /// Whether there are sums that the new ones are added to.
+    #[inline(always)]
+    fn adds(&self) -> bool {
+        matches!(self, Start::Times(_) | Start::Plus)
+    }
+
+    /// What the sums of a query, which must be one of those, are multiplied by before.
+    #[inline(always)]
+    unsafe fn factor<V: Vector<T = T>>(&self, query: usize) -> V {
+        unsafe {
+            V::splat(match self {
+                Start::Times(factors) => *factors.get_unchecked(query),
+                _ => T::ONE,
+            })
+        }
+    }
 }
 
 /// Distance between the sums of two queries.
@@ -130,13 +151,13 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                     ),
                     v_stride: args.v.stride(),
                     keys: span.len(),
+                    first_chain: CHAIN - span.from % CHAIN,
                     last: (width - first * V::LANES).min((end - first) * V::LANES)
                         - (end - first - 1) * V::LANES,
-                    factors: match args.start {
-                        Start::Times(factors) => Some(factors.as_ptr().add(row)),
-                        _ => None,
+                    start: match args.start {
+                        Start::Times(factors) => Start::Times(&factors[row..]),
+                        start => start,
                     },
-                    goes_on: matches!(args.start, Start::AsTheyAre),
                     sums: sums.as_mut_ptr().add(row * stride + first * V::LANES),
                     sums_stride: stride,
                 };
@@ -210,21 +231,28 @@ impl<T: Real> Meanwhile<T> {
 }
 
 /// Where a tile's numbers are.
-struct Tile<T> {
+struct Tile<'a, T> {
     p: *const T,
     v: *const T,
     v_stride: isize,
     keys: usize,
+    /// Keys up to the end of the first chain.
+    first_chain: usize,
     /// Columns in the last register.
     last: usize,
-    factors: Option<*const T>,
-    /// Whether the chain goes on from the sums in memory.
-    goes_on: bool,
+    start: Start<'a, T>,
     sums: *mut T,
     sums_stride: usize,
 }
 
-impl<T: Real> Tile<T> {
+impl<T: Real> Tile<'_, T> {
+    /// Register n of the sums of a query.
+    #[inline(always)]
+    fn sums<V: Vector<T = T>>(&self, query: usize, n: usize) -> *mut T {
+        self.sums
+            .wrapping_add(query * self.sums_stride + n * V::LANES)
+    }
+
     /// What is left for later is so only while a whole tile is computed: a lower one is the last,
     /// and code for both in one would be large.
     #[inline(always)]
@@ -235,12 +263,12 @@ impl<T: Real> Tile<T> {
     ) {
         unsafe {
             match height {
-                _ if height == R => self.compute::<V, R, N, false>(Some(next)),
-                1 => self.compute::<V, 1, N, false>(None),
-                2 => self.compute::<V, 2, N, false>(None),
-                3 => self.compute::<V, 3, N, false>(None),
-                4 => self.compute::<V, 4, N, false>(None),
-                _ => self.compute::<V, 5, N, false>(None),
+                _ if height == R => self.compute::<Whole<V, R, N, false>>(Some(next)),
+                1 => self.compute::<Whole<V, 1, N, false>>(None),
+                2 => self.compute::<Whole<V, 2, N, false>>(None),
+                3 => self.compute::<Whole<V, 3, N, false>>(None),
+                4 => self.compute::<Whole<V, 4, N, false>>(None),
+                _ => self.compute::<Whole<V, 5, N, false>>(None),
             }
         }
     }
@@ -254,10 +282,10 @@ impl<T: Real> Tile<T> {
     ) {
         unsafe {
             match (height, R) {
-                (4, 4) => self.compute_pairs::<V, 2, N>(Some(next)),
-                (2, _) => self.compute_pairs::<V, 1, N>(None),
-                (4, _) => self.compute_pairs::<V, 2, N>(None),
-                _ => self.compute_pairs::<V, 3, N>(Some(next)),
+                (4, 4) => self.compute::<Pairs<V, 2, N>>(Some(next)),
+                (2, _) => self.compute::<Pairs<V, 1, N>>(None),
+                (4, _) => self.compute::<Pairs<V, 2, N>>(None),
+                _ => self.compute::<Pairs<V, 3, N>>(Some(next)),
             }
         }
     }
@@ -285,145 +313,200 @@ impl<T: Real> Tile<T> {
     unsafe fn low<V: Vector<T = T>, const N: usize, const AHEAD: bool>(&self, height: usize) {
         unsafe {
             match height {
-                1 => self.compute::<V, 1, N, AHEAD>(None),
-                _ => self.compute::<V, 2, N, AHEAD>(None),
+                1 => self.compute::<Whole<V, 1, N, AHEAD>>(None),
+                _ => self.compute::<Whole<V, 2, N, AHEAD>>(None),
+            }
+        }
+    }
+
+    /// All keys, chain by chain.
+    #[inline(always)]
+    unsafe fn compute<S: Sums<T>>(&self, mut next: Option<&mut Meanwhile<T>>) {
+        unsafe {
+            let mut row = self.v;
+            let mut j = 0;
+            let (mut start, mut chain_end) = (self.start, self.first_chain.min(self.keys));
+            loop {
+                let mut sums = S::begin(self, start);
+                while j < chain_end {
+                    let end = (j + KEYS_AT_ONCE).min(chain_end);
+                    while j < end {
+                        sums.add(self, j, row);
+                        row = row.wrapping_offset(self.v_stride);
+                        j += 1;
+                    }
+                    if let Some(next) = &mut next {
+                        next.look::<S::V>();
+                    }
+                }
+                sums.end(self, start);
+                if j == self.keys {
+                    return;
+                }
+                (start, chain_end) = (Start::Plus, (chain_end + CHAIN).min(self.keys));
+            }
+        }
+    }
+}
+
+/// The sums of a tile in registers.
+trait Sums<T> {
+    type V: Vector<T = T>;
+
+    /// What a chain begins with.
+    unsafe fn begin(tile: &Tile<'_, T>, start: Start<'_, T>) -> Self;
+
+    /// Goes on with key `j`, whose values are at `row`.
+    unsafe fn add(&mut self, tile: &Tile<'_, T>, j: usize, row: *const T);
+
+    /// Puts a chain to the others.
+    unsafe fn end(self, tile: &Tile<'_, T>, start: Start<'_, T>);
+}
+
+/// R queries times N registers of columns; with `AHEAD` rows are asked for.
+struct Whole<V, const R: usize, const N: usize, const AHEAD: bool>([[V; N]; R]);
+
+impl<V: Vector, const R: usize, const N: usize, const AHEAD: bool> Sums<V::T>
+    for Whole<V, R, N, AHEAD>
+{
+    type V = V;
+
+    #[inline(always)]
+    unsafe fn begin(tile: &Tile<'_, V::T>, start: Start<'_, V::T>) -> Self {
+        unsafe {
+            let mut sums = [[V::splat(V::T::ZERO); N]; R];
+            if let Start::AsTheyAre = start {
+                for r in 0..R {
+                    for n in 0..N {
+                        sums[r][n] = V::load(tile.sums::<V>(r, n));
+                    }
+                }
+            }
+            Whole(sums)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add(&mut self, tile: &Tile<'_, V::T>, j: usize, row: *const V::T) {
+        unsafe {
+            let mut v = [V::splat(V::T::ZERO); N];
+            for n in 0..N - 1 {
+                v[n] = V::load(row.add(n * V::LANES));
+            }
+            v[N - 1] = V::load_first(row.add((N - 1) * V::LANES), tile.last);
+            for r in 0..R {
+                let p = V::splat(*tile.p.add(r * STRIDE + j));
+                for n in 0..N {
+                    self.0[r][n] = p.fma(v[n], self.0[r][n]);
+                }
+            }
+            if AHEAD {
+                let ahead = row.wrapping_offset(ROWS_AHEAD * tile.v_stride);
+                let mut n = 0;
+                while n < N {
+                    V::prefetch(ahead.wrapping_add(n * V::LANES));
+                    n += 64 / (V::LANES * size_of::<V::T>());
+                }
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize, const AHEAD: bool>(
-        &self,
-        mut next: Option<&mut Meanwhile<T>>,
-    ) {
+    unsafe fn end(mut self, tile: &Tile<'_, V::T>, start: Start<'_, V::T>) {
         unsafe {
-            let mut sums = [[V::splat(T::ZERO); N]; R];
-            if self.goes_on {
+            if start.adds() {
                 for r in 0..R {
+                    let factor: V = start.factor(r);
                     for n in 0..N {
-                        sums[r][n] = V::load(self.sums.add(r * self.sums_stride + n * V::LANES));
-                    }
-                }
-            }
-            let mut row = self.v;
-            let mut j = 0;
-            while j < self.keys {
-                let end = (j + KEYS_AT_ONCE).min(self.keys);
-                while j < end {
-                    let mut v = [V::splat(T::ZERO); N];
-                    for n in 0..N - 1 {
-                        v[n] = V::load(row.add(n * V::LANES));
-                    }
-                    v[N - 1] = V::load_first(row.add((N - 1) * V::LANES), self.last);
-                    for r in 0..R {
-                        let p = V::splat(*self.p.add(r * STRIDE + j));
-                        for n in 0..N {
-                            sums[r][n] = p.fma(v[n], sums[r][n]);
-                        }
-                    }
-                    if AHEAD {
-                        let ahead = row.wrapping_offset(ROWS_AHEAD * self.v_stride);
-                        let mut n = 0;
-                        while n < N {
-                            V::prefetch(ahead.wrapping_add(n * V::LANES));
-                            n += 64 / (V::LANES * size_of::<T>());
-                        }
-                    }
-                    row = row.wrapping_offset(self.v_stride);
-                    j += 1;
-                }
-                if let Some(next) = &mut next {
-                    next.look::<V>();
-                }
-            }
-            if let Some(factors) = self.factors {
-                for r in 0..R {
-                    let factor = V::splat(*factors.add(r));
-                    for n in 0..N {
-                        let before = V::load(self.sums.add(r * self.sums_stride + n * V::LANES));
-                        sums[r][n] = before.mul(factor).add(sums[r][n]);
+                        let before = V::load(tile.sums::<V>(r, n));
+                        self.0[r][n] = before.mul(factor).add(self.0[r][n]);
                     }
                 }
             }
             for r in 0..R {
                 for n in 0..N {
-                    sums[r][n].store(self.sums.add(r * self.sums_stride + n * V::LANES));
+                    self.0[r][n].store(tile.sums::<V>(r, n));
                 }
             }
         }
     }
 }
 
-impl<T: Real> Tile<T> {
-    /// P pairs of queries.
+/// P pairs of queries times N registers and half a one, which the two share.
+struct Pairs<V, const P: usize, const N: usize> {
+    whole: [[[V; N]; 2]; P],
+    halves: [V; P],
+}
+
+impl<V: Vector, const P: usize, const N: usize> Sums<V::T> for Pairs<V, P, N> {
+    type V = V;
+
     #[inline(always)]
-    unsafe fn compute_pairs<V: Vector<T = T>, const P: usize, const N: usize>(
-        &self,
-        mut next: Option<&mut Meanwhile<T>>,
-    ) {
+    unsafe fn begin(tile: &Tile<'_, V::T>, start: Start<'_, V::T>) -> Self {
         unsafe {
-            let at =
-                |query: usize, n: usize| self.sums.add(query * self.sums_stride + n * V::LANES);
-            let zero = V::splat(T::ZERO);
+            let zero = V::splat(V::T::ZERO);
             let mut whole = [[[zero; N]; 2]; P];
             let mut halves = [zero; P];
-            if self.goes_on {
+            if let Start::AsTheyAre = start {
                 for p in 0..P {
                     let (a, b) = (2 * p, 2 * p + 1);
                     for n in 0..N {
-                        whole[p][0][n] = V::load(at(a, n));
-                        whole[p][1][n] = V::load(at(b, n));
+                        whole[p][0][n] = V::load(tile.sums::<V>(a, n));
+                        whole[p][1][n] = V::load(tile.sums::<V>(b, n));
                     }
-                    halves[p] = V::load_halves(at(a, N), at(b, N), V::LANES / 2);
+                    let half = V::LANES / 2;
+                    halves[p] = V::load_halves(tile.sums::<V>(a, N), tile.sums::<V>(b, N), half);
                 }
             }
-            let mut row = self.v;
-            let mut j = 0;
-            while j < self.keys {
-                let end = (j + KEYS_AT_ONCE).min(self.keys);
-                while j < end {
-                    let mut v = [zero; N];
-                    for n in 0..N {
-                        v[n] = V::load(row.add(n * V::LANES));
-                    }
-                    let last = row.add(N * V::LANES);
-                    let half = V::load_halves(last, last, self.last);
-                    for p in 0..P {
-                        let at = self.p.add(2 * p * STRIDE + j);
-                        let weight = [V::splat(*at), V::splat(*at.add(STRIDE))];
-                        for n in 0..N {
-                            whole[p][0][n] = weight[0].fma(v[n], whole[p][0][n]);
-                            whole[p][1][n] = weight[1].fma(v[n], whole[p][1][n]);
-                        }
-                        halves[p] = weight[0].halves(weight[1]).fma(half, halves[p]);
-                    }
-                    row = row.wrapping_offset(self.v_stride);
-                    j += 1;
-                }
-                if let Some(next) = &mut next {
-                    next.look::<V>();
-                }
+            Pairs { whole, halves }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add(&mut self, tile: &Tile<'_, V::T>, j: usize, row: *const V::T) {
+        unsafe {
+            let mut v = [V::splat(V::T::ZERO); N];
+            for n in 0..N {
+                v[n] = V::load(row.add(n * V::LANES));
             }
-            if let Some(factors) = self.factors {
+            let last = row.add(N * V::LANES);
+            let half = V::load_halves(last, last, tile.last);
+            for p in 0..P {
+                let at = tile.p.add(2 * p * STRIDE + j);
+                let weight = [V::splat(*at), V::splat(*at.add(STRIDE))];
+                for n in 0..N {
+                    self.whole[p][0][n] = weight[0].fma(v[n], self.whole[p][0][n]);
+                    self.whole[p][1][n] = weight[1].fma(v[n], self.whole[p][1][n]);
+                }
+                self.halves[p] = weight[0].halves(weight[1]).fma(half, self.halves[p]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn end(mut self, tile: &Tile<'_, V::T>, start: Start<'_, V::T>) {
+        unsafe {
+            if start.adds() {
                 for p in 0..P {
                     let (a, b) = (2 * p, 2 * p + 1);
-                    let factor = [V::splat(*factors.add(a)), V::splat(*factors.add(b))];
+                    let factor: [V; 2] = [start.factor(a), start.factor(b)];
                     for n in 0..N {
-                        let before = [V::load(at(a, n)), V::load(at(b, n))];
-                        whole[p][0][n] = before[0].mul(factor[0]).add(whole[p][0][n]);
-                        whole[p][1][n] = before[1].mul(factor[1]).add(whole[p][1][n]);
+                        let before = [V::load(tile.sums::<V>(a, n)), V::load(tile.sums::<V>(b, n))];
+                        self.whole[p][0][n] = before[0].mul(factor[0]).add(self.whole[p][0][n]);
+                        self.whole[p][1][n] = before[1].mul(factor[1]).add(self.whole[p][1][n]);
                     }
-                    let before = V::load_halves(at(a, N), at(b, N), V::LANES / 2);
-                    halves[p] = before.mul(factor[0].halves(factor[1])).add(halves[p]);
+                    let half = V::LANES / 2;
+                    let before = V::load_halves(tile.sums::<V>(a, N), tile.sums::<V>(b, N), half);
+                    self.halves[p] = before.mul(factor[0].halves(factor[1])).add(self.halves[p]);
                 }
             }
             for p in 0..P {
                 let (a, b) = (2 * p, 2 * p + 1);
                 for n in 0..N {
-                    whole[p][0][n].store(at(a, n));
-                    whole[p][1][n].store(at(b, n));
+                    self.whole[p][0][n].store(tile.sums::<V>(a, n));
+                    self.whole[p][1][n].store(tile.sums::<V>(b, n));
                 }
-                halves[p].store_halves(at(a, N), at(b, N));
+                self.halves[p].store_halves(tile.sums::<V>(a, N), tile.sums::<V>(b, N));
             }
         }
     }
