@@ -48,7 +48,7 @@ pub enum Start<'a, T> {
     Times(&'a [T]),
     /// The first chain's are added.
     Plus,
-    /// They are part of the first chain's, which goes on.
+    /// They are part of a chain that goes on with all keys.
     AsTheyAre,
 }
 
@@ -151,7 +151,10 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                     ),
                     v_stride: args.v.stride(),
                     keys: span.len(),
-                    first_chain: CHAIN - span.from % CHAIN,
+                    first_chain: match args.start {
+                        Start::AsTheyAre => span.len(),
+                        _ => CHAIN - span.from % CHAIN,
+                    },
                     last: (width - first * V::LANES).min((end - first) * V::LANES)
                         - (end - first - 1) * V::LANES,
                     start: match args.start {
