@@ -22,7 +22,7 @@ pub use layer::{LayerArgs, NormArgs};
 pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
 pub use more::MoreArgs;
 pub use output::{Color, Format, Language, OutputArgs};
-pub use run::{FileFormat, RunArgs, RunOutputArgs};
+pub use run::{FileFormat, RunArgs, RunGradientArgs, RunOutputArgs};
 pub use values::{Indices, Init, Lengths, Tokens};
 
 use clap::{Args, Parser, Subcommand};

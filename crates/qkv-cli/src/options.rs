@@ -104,6 +104,11 @@ impl Options {
         self.bias.as_ref().is_some_and(BiasArray::is_0_and_1)
     }
 
+    /// The shape of the bias as it was given.
+    pub fn bias_shape(&self) -> Option<&[usize]> {
+        self.bias.as_ref().map(BiasArray::shape)
+    }
+
     /// Refuses arrays whose files were changed meanwhile.
     pub fn check_unchanged(&self) -> Result<()> {
         self.bias

@@ -1,5 +1,6 @@
 //! `qkv run`: attention over files, on the fast path.
 
+mod gradients;
 mod progress;
 mod slices;
 mod summary;
@@ -26,7 +27,7 @@ use write::Results;
 
 /// Reads, computes, writes.
 pub fn run(args: &RunArgs) -> Result<()> {
-    let target = Target::new(&args.output)?;
+    let target = Target::new(&args.output, args.gradient.backward)?;
     let drawn = args.attention.dropout.is_some();
     options::refuse_idle_seed(&args.attention, drawn, "--dropout")?;
     let threads = args.threads.unwrap_or_else(workers::cores);
@@ -37,11 +38,18 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let (q_axes, k_axes) = axes(&args.inputs)?;
     let [q, k, v] = stored(&args.inputs, &mut reader, q_axes, k_axes)?;
     let past = past(&args.inputs, |name, text| reader.stored(name, text, k_axes))?;
+    let grad = gradients::grad_output(&args.gradient, &mut reader, q_axes)?;
     let run = Run {
         args,
         target: &target,
         workers: &workers,
-        arrays: Arrays { q, k, v, past },
+        arrays: Arrays {
+            q,
+            k,
+            v,
+            past,
+            grad,
+        },
         split: args.inputs.heads.is_some(),
     };
     let dtype = common_dtype(&run.arrays.all())?;
@@ -66,12 +74,15 @@ struct Arrays {
     k: Stored,
     v: Stored,
     past: Option<(Stored, Stored)>,
+    /// The gradient of the output.
+    grad: Option<Stored>,
 }
 
 impl Arrays {
     fn all(&self) -> Vec<&Stored> {
         let mut all = vec![&self.q, &self.k, &self.v];
         all.extend(self.past.iter().flat_map(|(k, v)| [k, v]));
+        all.extend(&self.grad);
         all
     }
 }
@@ -83,7 +94,7 @@ impl Run<'_> {
     {
         let engine = Error::engine(Names::Given);
         let position = Position::new(&self.args.position, false)?;
-        let Arrays { q, k, v, past } = &self.arrays;
+        let Arrays { q, k, v, past, .. } = &self.arrays;
         let turned = position.rotary.is_some()
             || self.args.norms.q_norm.is_some()
             || self.args.norms.k_norm.is_some();
@@ -127,6 +138,7 @@ impl Run<'_> {
         };
         let attention = &block.attention;
         attention.check(&inputs).map_err(&engine)?;
+        let backward = self.backward(attention, &inputs, dtype)?;
         let begin = Instant::now();
         let turned = if turned {
             let (q, k) = block.queries_and_keys(&inputs).map_err(&engine)?;
@@ -139,8 +151,14 @@ impl Run<'_> {
             None => inputs,
         };
         interrupt::watch();
-        let mut data = room("--q", inputs.q().shape(), inputs.value_dim())?;
+        let [batch, heads, queries, _] = inputs.scores_shape();
+        let shape = [batch, heads, queries, inputs.value_dim()];
+        let mut data = room("--q", shape, "the outputs")?;
         let rows = self.forward(attention, &inputs, &mut data)?;
+        let gradients = match backward {
+            Some(backward) => Some(backward.run(&inputs, &data, &rows)?),
+            None => None,
+        };
         let seconds = begin.elapsed().as_secs_f64();
         let check_unchanged = || {
             let arrays = self.arrays.all();
@@ -155,6 +173,8 @@ impl Run<'_> {
             inputs: &inputs,
             output: &data,
             rows: &rows,
+            gradients: gradients.as_ref(),
+            bias_shape: options.bias_shape(),
             milliseconds: seconds * 1e3,
         };
         match self.target.encoding {
@@ -231,7 +251,10 @@ impl Run<'_> {
         let rows = count(&q.seen.stored) / (d_k as u128).max(1);
         let [_, _, _, d_v] = v.seen.stored;
         let result = rows.saturating_mul(8 + d_v as u128 * element);
-        let bytes = copies.saturating_add(made).saturating_add(result);
+        let bytes = copies
+            .saturating_add(made)
+            .saturating_add(result)
+            .saturating_add(self.bytes_of_gradients::<T>());
         let what = format!(
             "the output and what is made of q, k and v of shapes {}, {} and {}",
             qkv_io::shown_shape(&q.shape),
@@ -242,15 +265,14 @@ impl Run<'_> {
     }
 }
 
-/// Zeros for an output.
-fn room<T: Number>(argument: &'static str, q: [usize; 4], width: usize) -> Result<Vec<T>> {
-    let [batch, heads, queries, _] = q;
-    let count = batch * heads * queries * width;
+/// Zeros for a result.
+fn room<T: Number>(argument: &'static str, shape: [usize; 4], what: &str) -> Result<Vec<T>> {
+    let count = shape.iter().product::<usize>();
     let mut data = Vec::new();
     if data.try_reserve_exact(count).is_err() {
         return Err(Error::Room {
             argument,
-            what: format!("the outputs of shape [{batch}, {heads}, {queries}, {width}]"),
+            what: format!("{what} of shape {shape:?}"),
             bytes: count as u128 * size_of::<T>() as u128,
             remedy: "compute fewer queries, heads or batch entries at a time",
         });

@@ -83,6 +83,9 @@ Examples:
     $ qkv run --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v -o out.npy
     $ qkv run --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v
     $ qkv run --q \"1 0; 0 1\" --k \"1 0; 0 1\" --v \"2 0; 0 4\" --lse --json
+  The gradients of Σ output·grad-output:
+    $ qkv run --q steps.safetensors:q --k steps.safetensors:k --v steps.safetensors:v --causal \\
+        --backward --grad-output steps.safetensors:output -o grads.safetensors
   Heads side by side in each token's row, and a window, on one thread:
     $ qkv run --q \"1 0 2 0; 0 1 0 2\" --k \"1 0 2 0; 0 1 0 2\" --v \"1 2; 3 4\" --heads 2 --causal \\
         --window 512,0 --threads 1
@@ -96,7 +99,9 @@ Results: output has the axes, the layout and the number format of q. lse, the lo
 exp(score) over the kept keys, is [B,H,L_q], and weights, before dropout, are [B,H,L_q,L_k], both
 without the axes that q does not have, in f32, or f64 for f64. For one instruction set the same
 numbers give the same bits, for any number of threads, alone or in a batch, and for any number of
-queries at once.
+queries at once. grad_q, grad_k and grad_v have the axes, the layout and the number format of q, k
+and v, the cached ones first; grad_bias has the shape of --bias, summed over what it repeats, and
+grad_sinks is [H]. Their bits do not depend on threads, nor, for q, k and v, on the batch.
 
 Memory: weights are written as they are computed and are never whole in memory. A mapped file must
 not be changed while it is used: if that is noticed, nothing is written; if it becomes shorter, the

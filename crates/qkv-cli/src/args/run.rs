@@ -20,6 +20,9 @@ pub struct RunArgs {
     /// Positions.
     #[command(flatten)]
     pub position: PositionArgs,
+    /// Gradients.
+    #[command(flatten)]
+    pub gradient: RunGradientArgs,
     /// Threads at most; as many as there are cores if left out
     #[arg(long, value_name = "N", value_parser = values::threads, allow_negative_numbers = true, help_heading = "Computing")]
     pub threads: Option<usize>,
@@ -31,13 +34,28 @@ pub struct RunArgs {
     pub output: RunOutputArgs,
 }
 
+/// Whether gradients are computed, and from what.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Gradients")]
+pub struct RunGradientArgs {
+    /// Computes the gradients too: grad_q, grad_k, grad_v, and those of --bias and --sinks
+    ///
+    /// They are those of Σ output·grad-output. Each has the axes and the layout of what it is the
+    /// gradient of, the cached keys and values first, and the number format of q.
+    #[arg(long)]
+    pub backward: bool,
+    /// Gradient of the loss by the output, with the output's axes; 1 everywhere if left out
+    #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
+    pub grad_output: Option<String>,
+}
+
 /// What is written, and where.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub struct RunOutputArgs {
     /// Writes to a file, whose ending decides the format: .safetensors, .npy, .npz or .json
     ///
-    /// The arrays in it are output, lse and weights; npy holds the output alone. The file is
+    /// The arrays in it are output, lse, weights and gradients; npy holds the output alone. The file is
     /// replaced only when the whole result is there, and never one of the inputs. Without -o a
     /// summary is printed.
     #[arg(short = 'o', long = "output", value_name = "FILE")]

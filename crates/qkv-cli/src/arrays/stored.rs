@@ -246,6 +246,11 @@ impl BiasArray {
         })
     }
 
+    /// As it was given.
+    pub fn shape(&self) -> &[usize] {
+        shape(&self.given)
+    }
+
     /// Whether there are no numbers but 0 and 1, and both.
     pub fn is_0_and_1(&self) -> bool {
         let (mut zeros, mut ones) = (false, false);

@@ -6,8 +6,8 @@
 
 use crate::workers::Workers;
 use qkv::{
-    Alibi, Attention, Bias, Causal, EmptyRows, Float, Inputs, KeyLengths, Mask, Result, Sinks,
-    View, ViewMut, forward_into,
+    Alibi, Attention, Bias, Causal, EmptyRows, Float, GradientsMut, Inputs, KeyLengths, Mask,
+    Result, Saved, Sinks, Store, View, ViewMut, backward_into, forward_into,
 };
 use std::ops::Range;
 
@@ -36,11 +36,13 @@ pub fn plan<T: Float>(attention: &Attention<'_>, inputs: &Inputs<'_, T>, work: f
     };
     let width = (inputs.head_dim() + inputs.value_dim()) as f64;
     let flops = |heads: usize| 2.0 * heads as f64 * queries as f64 * keys as f64 * width;
-    // Dropout goes by the batch entry and the head.
-    if flops(batch * heads) <= 2.0 * work || attention.dropout.is_some() {
+    let (of_entry, of_group) = (flops(heads), flops(heads / kv_heads.max(1)));
+    // Dropout goes by the batch entry and the head. Whether queries are cut, which changes the order
+    // of sums in gradients, depends on one group of heads alone, not on what is beside it.
+    let is_small = flops(batch * heads) <= 2.0 * work && of_group <= work;
+    if is_small || attention.dropout.is_some() {
         return vec![whole];
     }
-    let (of_entry, of_group) = (flops(heads), flops(heads / kv_heads));
     let share = |of: f64| (work / of).max(1.0) as usize;
     if of_entry <= work {
         return ranges(0..batch, share(of_entry))
@@ -97,6 +99,59 @@ pub struct Output<'a, T> {
     pub swapped: bool,
 }
 
+/// An array in memory, seen as `[B, H, L, d]`.
+#[derive(Clone, Copy)]
+struct Layout {
+    shape: [usize; 4],
+    swapped: bool,
+}
+
+/// What was computed forward, and the gradient of the output.
+#[derive(Clone, Copy)]
+pub struct Before<'a, T> {
+    /// The output, in memory as [`Output`].
+    pub output: &'a [T],
+    pub swapped: bool,
+    pub lse: &'a [f64],
+    pub grad: View<'a, T>,
+}
+
+/// Gradients in memory: `[B, H, L, d]`, or `[B, L, H, d]` where the option is true.
+#[derive(Debug)]
+pub struct Gradients<T> {
+    pub q: (Vec<T>, bool),
+    pub k: (Vec<T>, bool),
+    pub v: (Vec<T>, bool),
+    /// In the shape of the bias.
+    pub bias: Option<Vec<T>>,
+    pub sinks: Option<Vec<T>>,
+}
+
+impl Layout {
+    /// Where a part of the batch entries, heads and places begins, its shape and its strides.
+    fn part(self, parts: [Range<usize>; 3]) -> (usize, [usize; 4], [isize; 4]) {
+        let [_, heads, length, width] = self.shape;
+        let (of_head, of_place) = if self.swapped {
+            (width, heads * width)
+        } else {
+            (length * width, width)
+        };
+        let steps = [heads * length * width, of_head, of_place];
+        let offset = parts
+            .iter()
+            .zip(steps)
+            .map(|(part, step)| part.start * step);
+        let [b, h, l] = &parts;
+        let strides = [steps[0], steps[1], steps[2], 1].map(|step| step as isize);
+        (offset.sum(), [b.len(), h.len(), l.len(), width], strides)
+    }
+
+    fn part_mut<T: Copy>(self, data: &mut [T], parts: [Range<usize>; 3]) -> Result<ViewMut<'_, T>> {
+        let (offset, shape, strides) = self.part(parts);
+        ViewMut::strided(data, offset, shape, strides)
+    }
+}
+
 impl Slice {
     /// Its share of the work, in any unit.
     pub fn weight<T: Float>(&self, attention: &Attention<'_>, inputs: &Inputs<'_, T>) -> u64 {
@@ -124,20 +179,13 @@ impl Slice {
         let heads = self.kv_heads.start * group..self.kv_heads.end * group;
         let cut = self.inputs(inputs, &heads)?;
         let attention = self.attention(attention, inputs, &heads);
-        let [_, all_heads, all_queries, _] = inputs.scores_shape();
-        let width = inputs.value_dim();
-        let (head_step, query_step) = if output.swapped {
-            (width, all_heads * width)
-        } else {
-            (all_queries * width, width)
+        let [batch, all_heads, all_queries, _] = inputs.scores_shape();
+        let layout = Layout {
+            shape: [batch, all_heads, all_queries, inputs.value_dim()],
+            swapped: output.swapped,
         };
-        let batch_step = all_heads * all_queries * width;
-        let shape = [self.batch.len(), heads.len(), self.queries.len(), width];
-        let offset = self.batch.start * batch_step
-            + heads.start * head_step
-            + self.queries.start * query_step;
-        let strides = [batch_step, head_step, query_step, 1].map(|step| step as isize);
-        let view = ViewMut::strided(output.data, offset, shape, strides)?;
+        let parts = [self.batch.clone(), heads.clone(), self.queries.clone()];
+        let view = layout.part_mut(output.data, parts)?;
         let found = workers.run(|| forward_into(&attention, &cut, &workers.options, view))?;
         let places = self
             .batch
@@ -156,6 +204,78 @@ impl Slice {
             ]
         }));
         Ok(())
+    }
+
+    /// Adds its gradients to those of the slices before.
+    ///
+    /// # Errors
+    /// Those of [`backward_into`].
+    pub fn backward<T: Float>(
+        &self,
+        attention: &Attention<'_>,
+        inputs: &Inputs<'_, T>,
+        workers: &Workers,
+        before: Before<'_, T>,
+        to: &mut Gradients<T>,
+    ) -> Result<()> {
+        let group = inputs.heads() / inputs.kv_heads().max(1);
+        let heads = self.kv_heads.start * group..self.kv_heads.end * group;
+        let cut = self.inputs(inputs, &heads)?;
+        let cut_attention = self.attention(attention, inputs, &heads);
+        let [batch, all_heads, queries, keys] = inputs.scores_shape();
+        let (d_k, d_v) = (inputs.head_dim(), inputs.value_dim());
+        let rows = [self.batch.clone(), heads.clone(), self.queries.clone()];
+        let of_keys = [self.batch.clone(), self.kv_heads.clone(), 0..keys];
+        let of_rows = |width, swapped| Layout {
+            shape: [batch, all_heads, queries, width],
+            swapped,
+        };
+        let of_heads = |width, swapped| Layout {
+            shape: [batch, inputs.kv_heads(), keys, width],
+            swapped,
+        };
+        let (offset, shape, strides) = of_rows(d_v, before.swapped).part(rows.clone());
+        let mut lse = Vec::with_capacity(shape[0] * shape[1] * shape[2]);
+        for b in self.batch.clone() {
+            for h in heads.clone() {
+                let first = (b * all_heads + h) * queries;
+                let places = first + self.queries.start..first + self.queries.end;
+                lse.extend_from_slice(&before.lse[places]);
+            }
+        }
+        let saved = Saved {
+            output: View::strided(before.output, offset, shape, strides)?,
+            lse: &lse,
+        };
+        let grad = before.grad;
+        let grad = (0..3).fold(grad, |grad, axis| {
+            grad.narrow(axis, rows[axis].start, rows[axis].len())
+        });
+        let bias = match (&mut to.bias, attention.bias) {
+            (Some(data), Some(Bias(bias))) => {
+                let layout = Layout {
+                    shape: bias.shape(),
+                    swapped: false,
+                };
+                let parts = std::array::from_fn(|axis| match layout.shape[axis] {
+                    1 => 0..1,
+                    _ => rows[axis].clone(),
+                });
+                Some(layout.part_mut(data, parts)?)
+            }
+            _ => None,
+        };
+        let (q, k, v) = (&mut to.q, &mut to.k, &mut to.v);
+        let gradients = GradientsMut {
+            q: of_rows(d_k, q.1).part_mut(&mut q.0, rows.clone())?,
+            k: of_heads(d_k, k.1).part_mut(&mut k.0, of_keys.clone())?,
+            v: of_heads(d_v, v.1).part_mut(&mut v.0, of_keys)?,
+            bias,
+            sinks: to.sinks.as_mut().map(|sinks| &mut sinks[heads.clone()]),
+            store: Store::Add,
+        };
+        let options = &workers.options;
+        workers.run(|| backward_into(&cut_attention, &cut, saved, grad, options, gradients))
     }
 
     fn inputs<'a, T: Float>(
@@ -256,162 +376,4 @@ impl Slice {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::args::EngineArgs;
-    use qkv::{Documents, Dropout, Isa, Window};
-
-    /// Numbers between −1 and 1.
-    fn numbers(seed: u64, count: usize) -> Vec<f32> {
-        let mut state = seed;
-        (0..count)
-            .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-            })
-            .collect()
-    }
-
-    /// The result in slices of so much work each, and how many they were.
-    fn sliced(
-        attention: &Attention<'_>,
-        inputs: &Inputs<'_, f32>,
-        work: f64,
-        swapped: bool,
-    ) -> (Vec<f32>, Rows, usize) {
-        let engine = EngineArgs {
-            isa: Some(Isa::Portable),
-            any_order: false,
-        };
-        let workers = Workers::new(1, &engine).expect("a thread");
-        let [batch, heads, queries, _] = inputs.scores_shape();
-        let mut data = vec![f32::NAN; batch * heads * queries * inputs.value_dim()];
-        let mut output = Output {
-            data: &mut data,
-            swapped,
-        };
-        let mut rows = Rows {
-            lse: vec![f64::NAN; batch * heads * queries],
-            empty: Vec::new(),
-        };
-        let slices = plan(attention, inputs, work);
-        for slice in &slices {
-            slice
-                .forward(attention, inputs, &workers, &mut output, &mut rows)
-                .expect("a result");
-        }
-        rows.empty.sort_unstable();
-        (data, rows, slices.len())
-    }
-
-    /// Slices give the bits of one call, whatever the options.
-    #[test]
-    fn slices_change_nothing() -> Result<()> {
-        let (batch, heads, kv_heads, queries, new, past) = (3, 4, 2, 2000, 30, 11);
-        let keys = new + past;
-        let q = numbers(1, batch * heads * queries * 3);
-        let k = numbers(2, batch * kv_heads * new * 3);
-        let v = numbers(3, batch * kv_heads * new * 5);
-        let past_k = numbers(4, batch * kv_heads * past * 3);
-        let past_v = numbers(5, batch * kv_heads * past * 5);
-        let inputs = Inputs::new(
-            View::new(&q, &[batch, heads, queries, 3])?,
-            View::new(&k, &[batch, kv_heads, new, 3])?,
-            View::new(&v, &[batch, kv_heads, new, 5])?,
-        )?
-        .with_past(
-            View::new(&past_k, &[batch, kv_heads, past, 3])?,
-            View::new(&past_v, &[batch, kv_heads, past, 5])?,
-        )?;
-        let keep: Vec<bool> = (0..heads * queries * keys).map(|at| at % 7 != 2).collect();
-        let bias = numbers(6, batch * queries * keys);
-        let plain = Attention::default();
-        let causal = |causal| Attention {
-            causal: Some(causal),
-            ..Attention::default()
-        };
-        let lengths = Some(KeyLengths(vec![keys, 17, 0]));
-        let window = Some(Window {
-            back: Some(9),
-            forward: Some(2),
-        });
-        let alibi = Some(Alibi {
-            slopes: vec![0.5, 0.25, 0.125, 1.0],
-        });
-        // Whether queries of these can be cut.
-        let cases = [
-            (plain.clone(), true),
-            (causal(Causal::TopLeft), true),
-            (causal(Causal::Offset(-500)), true),
-            (
-                Attention {
-                    lengths: lengths.clone(),
-                    window,
-                    alibi: alibi.clone(),
-                    ..causal(Causal::BottomRight)
-                },
-                true,
-            ),
-            (
-                Attention {
-                    masks: vec![Mask::keep(View::new(&keep, &[heads, queries, keys])?)],
-                    bias: Some(Bias(View::new(&bias, &[batch, 1, queries, keys])?.into())),
-                    sinks: Some(Sinks(vec![0.5, -1.0, 0.0, 2.0])),
-                    ..plain.clone()
-                },
-                true,
-            ),
-            (
-                Attention {
-                    window,
-                    lengths,
-                    ..plain.clone()
-                },
-                false,
-            ),
-            (
-                Attention {
-                    alibi,
-                    ..plain.clone()
-                },
-                false,
-            ),
-            (
-                Attention {
-                    documents: Some(Documents::with_key_lengths(
-                        vec![1500, 500],
-                        vec![20, keys - 20],
-                    )?),
-                    ..causal(Causal::BottomRight)
-                },
-                false,
-            ),
-        ];
-        let flops = 2.0 * (batch * heads * queries * keys * 8) as f64;
-        for (attention, can_be_cut) in &cases {
-            attention.check(&inputs)?;
-            for swapped in [false, true] {
-                let (whole, whole_rows, one) = sliced(attention, &inputs, flops, swapped);
-                assert_eq!(one, 1);
-                // Batch entries, groups of heads, and cuts of at least so many queries.
-                let cuts = if *can_be_cut { 3 } else { 1 };
-                for (share, expected) in [(2.0, 1), (2.5, 3), (4.0, 6), (1e9, 6 * cuts)] {
-                    let (data, rows, slices) =
-                        sliced(attention, &inputs, 1.001 * flops / share, swapped);
-                    let what = format!("{attention:?} in {slices}, swapped: {swapped}");
-                    assert_eq!(slices, expected, "{what}");
-                    assert!(data == whole, "{what}");
-                    assert!(rows == whole_rows, "{what}");
-                }
-            }
-        }
-        let dropout = Attention {
-            dropout: Some(Dropout { p: 0.5, seed: 1 }),
-            ..plain
-        };
-        assert_eq!(plan(&dropout, &inputs, 1.0).len(), 1);
-        Ok(())
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@ use super::write::Results;
 use crate::args::RunOutputArgs;
 use crate::arrays::{Number, dtype_name};
 use crate::output;
+use qkv::Element;
 use qkv_io::{Chunk, many, shown_shape};
 use qkv_report::Lang;
 use std::fmt::Write;
@@ -22,6 +23,8 @@ pub struct Summary {
     empty: Vec<[usize; 3]>,
     rows: usize,
     first_lse: Option<f64>,
+    /// Name, shape, smallest and largest number.
+    gradients: Vec<(&'static str, String, Option<[f64; 2]>)>,
     milliseconds: f64,
     threads: usize,
     path: &'static str,
@@ -33,18 +36,19 @@ impl Summary {
         for<'c> Chunk<'c>: From<&'c [T]>,
     {
         let width = results.inputs.value_dim();
-        let numbers = || results.output.iter().map(|x| qkv::Element::to_f64(*x));
-        let finite = || numbers().filter(|x| x.is_finite());
+        let numbers = || results.output.iter().map(|x| Element::to_f64(*x));
+        let gradients = results.named_gradients().into_iter();
         let workers = results.run.workers;
         Summary {
             shape: shown_shape(&results.output_shape()),
             dtype: dtype_name(results.dtype),
             first: numbers().take(width.min(FIRST)).collect(),
             is_longer: width > FIRST,
-            range: finite()
-                .next()
-                .map(|first| finite().fold([first; 2], |[low, high], x| [low.min(x), high.max(x)])),
-            not_finite: results.output.len() - finite().count(),
+            range: range(results.output),
+            not_finite: numbers().filter(|x| !x.is_finite()).count(),
+            gradients: gradients
+                .map(|(name, shape, numbers)| (name, shown_shape(&shape), range(numbers)))
+                .collect(),
             empty: results.rows.empty.clone(),
             rows: results.rows.lse.len(),
             first_lse: results.rows.lse.first().copied(),
@@ -82,6 +86,13 @@ impl Summary {
         if let Some(lse) = self.first_lse.as_ref().filter(|_| args.lse) {
             line(words.first_lse, number(lse));
         }
+        for (name, shape, range) in &self.gradients {
+            let range = range.as_ref().map(|[low, high]| {
+                let range = (words.from_to)(&number(low), &number(high));
+                format!("{}{range}", words.comma)
+            });
+            line(name, format!("{shape}{}", range.unwrap_or_default()));
+        }
         if let Some(first) = self.empty.first() {
             line(words.empty, (words.of)(self.empty.len(), self.rows, first));
         }
@@ -89,6 +100,13 @@ impl Summary {
         line(words.time, (words.on)(&time, self.threads, self.path));
         text
     }
+}
+
+/// The smallest and the largest finite number.
+fn range<T: Element>(numbers: &[T]) -> Option<[f64; 2]> {
+    let mut finite = numbers.iter().map(|x| x.to_f64()).filter(|x| x.is_finite());
+    let first = finite.next()?;
+    Some(finite.fold([first; 2], |[low, high], x| [low.min(x), high.max(x)]))
 }
 
 /// Columns of a terminal that a text takes: Chinese characters take two.
@@ -104,6 +122,7 @@ struct Words {
     first_lse: &'static str,
     empty: &'static str,
     time: &'static str,
+    comma: &'static str,
     from_to: fn(&str, &str) -> String,
     of: fn(usize, usize, &[usize; 3]) -> String,
     on: fn(&str, usize, &str) -> String,
@@ -117,6 +136,7 @@ const EN: Words = Words {
     first_lse: "first lse",
     empty: "empty rows",
     time: "time",
+    comma: ", ",
     from_to: |low, high| format!("from {low} to {high}"),
     of: |empty, rows, first| {
         format!("{empty} of {rows} keep no key, the first is [batch, head, query] = {first:?}")
@@ -132,6 +152,7 @@ const ZH: Words = Words {
     first_lse: "第一个lse",
     empty: "空行",
     time: "用时",
+    comma: "，",
     from_to: |low, high| format!("从{low}到{high}"),
     of: |empty, rows, first| {
         format!("{rows}行中有{empty}行没有保留任何键，第一个是[批, 头, 查询] = {first:?}")

@@ -20,7 +20,7 @@ pub struct Target {
 
 impl Target {
     /// From --format, --json and -o.
-    pub fn new(args: &RunOutputArgs) -> Result<Self> {
+    pub fn new(args: &RunOutputArgs, backward: bool) -> Result<Self> {
         let asked = match (args.format, args.json) {
             (Some(format), true) if format != FileFormat::Json => {
                 return Err(Error::Conflict {
@@ -39,7 +39,11 @@ impl Target {
             None => asked,
         };
         if found == Some(Encoding::Npy) {
-            let more = [("--lse", args.lse), ("--weights", args.weights)];
+            let more = [
+                ("--lse", args.lse),
+                ("--weights", args.weights),
+                ("--backward", backward),
+            ];
             if let Some((argument, _)) = more.iter().find(|(_, given)| *given) {
                 return Err(Error::Conflict {
                     argument,

@@ -2,11 +2,11 @@
 
 use super::Run;
 use super::progress::Progress;
-use super::slices::Rows;
-use crate::arrays::{Number, dtype_name};
+use super::slices::{Gradients, Rows};
+use crate::arrays::{Number, Stored, dtype_name};
 use crate::error::{Error, Names, Result};
 use crate::{interrupt, output};
-use qkv::{Attention, DType, Element, Inputs, Part};
+use qkv::{Attention, DType, Element, GradientName, Inputs, Part};
 use qkv_io::half::{bf16, f16};
 use qkv_io::{Chunk, Encoded, Encoding, Sink, encode};
 use rayon::prelude::*;
@@ -29,6 +29,9 @@ pub struct Results<'a, T: Number> {
     /// In the layout of q.
     pub output: &'a [T],
     pub rows: &'a Rows,
+    pub gradients: Option<&'a Gradients<T>>,
+    /// As it was given.
+    pub bias_shape: Option<&'a [usize]>,
     pub milliseconds: f64,
 }
 
@@ -56,6 +59,43 @@ where
             3 => vec![heads, queries],
             _ => vec![batch, heads, queries],
         }
+    }
+
+    /// The gradients by name, each with its shape.
+    pub fn named_gradients(&self) -> Vec<(&'static str, Vec<usize>, &[T])> {
+        let Some(found) = self.gradients else {
+            return Vec::new();
+        };
+        let arrays = &self.run.arrays;
+        let cached = self.inputs.past_len();
+        let with_cached = |array: &Stored| {
+            let mut shape = array.shape.clone();
+            // Axes that the array does not have are the first ones, and heads that are split lie
+            // in the last.
+            let place = match (self.run.split && shape.len() < 4, array.seen.swapped) {
+                (false, true) => shape.len().saturating_sub(3),
+                _ => shape.len().saturating_sub(2),
+            };
+            if let Some(length) = shape.get_mut(place) {
+                *length += cached;
+            }
+            shape
+        };
+        let mut named = vec![
+            (GradientName::GradQ, arrays.q.shape.clone(), &found.q.0[..]),
+            (GradientName::GradK, with_cached(&arrays.k), &found.k.0),
+            (GradientName::GradV, with_cached(&arrays.v), &found.v.0),
+        ];
+        if let (Some(numbers), Some(shape)) = (&found.bias, self.bias_shape) {
+            named.push((GradientName::GradBias, shape.to_vec(), numbers));
+        }
+        if let Some(numbers) = &found.sinks {
+            named.push((GradientName::GradSinks, vec![numbers.len()], numbers));
+        }
+        let named = named.into_iter();
+        named
+            .map(|(name, shape, numbers)| (name.as_str(), shape, numbers))
+            .collect()
     }
 
     /// All shapes by name.
@@ -93,14 +133,23 @@ where
         let rows_shape = self.rows_shape();
         let mut weights_shape = rows_shape.clone();
         weights_shape.push(self.inputs.keys());
+        let gradients = self.named_gradients();
         // What ends the writing, if it is not the system.
         let mut fault = None;
         let mut arrays = vec![Encoded {
             name: "output",
             dtype: dtype_name(self.dtype),
             shape: &output_shape,
-            values: Box::new(|sink| self.output(sink)),
+            values: Box::new(|sink| self.rounded(self.output, sink)),
         }];
+        for (name, shape, numbers) in &gradients {
+            arrays.push(Encoded {
+                name,
+                dtype: dtype_name(self.dtype),
+                shape,
+                values: Box::new(|sink| self.rounded(numbers, sink)),
+            });
+        }
         if args.lse {
             arrays.push(Encoded {
                 name: "lse",
@@ -142,9 +191,9 @@ where
         }
     }
 
-    /// The output in the number format of q.
-    fn output(&self, sink: &mut Sink<'_>) -> io::Result<()> {
-        self.output.chunks(CONVERTED).try_for_each(|values| {
+    /// Numbers in the number format of q.
+    fn rounded(&self, numbers: &[T], sink: &mut Sink<'_>) -> io::Result<()> {
+        numbers.chunks(CONVERTED).try_for_each(|values| {
             let rounded = values.iter().map(|x| x.to_f64());
             match self.dtype {
                 DType::F16 => {

@@ -6,6 +6,7 @@ mod common;
 
 mod computed;
 mod files;
+mod gradients;
 mod refused;
 
 use common::{npy_f32, run_with, words};
