@@ -4,6 +4,7 @@
 
 mod support;
 
+use half::{bf16, f16};
 use qkv::definition::{self, Gradients};
 use qkv::{
     DType, EmptyRows, Float, GradientBound, GradientSizes, Saved, Tensor, backward, forward_with,
@@ -116,12 +117,40 @@ fn compare<T: Float + Gap>(
     worst
 }
 
-fn compare_many(seed: u64, count: usize) {
+/// How the numbers of a call are rounded, and which formats are compared then.
+type Compare = fn(&Call, &Array<f64>, &Gradients, &GradientSizes, [Layout; 3]) -> [[f64; 5]; 2];
+
+fn single_and_double(
+    call: &Call,
+    grad: &Array<f64>,
+    expected: &Gradients,
+    sizes: &GradientSizes,
+    layouts: [Layout; 3],
+) -> [[f64; 5]; 2] {
+    let [single, double] = [DType::F32, DType::F64].map(|dtype| gradient_bound(dtype, sizes));
+    [
+        compare::<f32>(call, grad, (expected, single), layouts),
+        compare::<f64>(call, grad, (expected, double), layouts),
+    ]
+}
+
+fn half<T: Float + Gap>(
+    call: &Call,
+    grad: &Array<f64>,
+    expected: &Gradients,
+    sizes: &GradientSizes,
+    layouts: [Layout; 3],
+) -> [[f64; 5]; 2] {
+    let bound = gradient_bound(T::DTYPE, sizes);
+    [compare::<T>(call, grad, (expected, bound), layouts); 2]
+}
+
+fn compare_many(seed: u64, count: usize, round: fn(Call) -> Call, compare: Compare) {
     let mut random = Random::new(seed);
     let mut worst = [[0.0_f64; 5]; 2];
     let mut compared = 0;
     for _ in 0..count {
-        let mut call = Call::random(&mut random);
+        let mut call = round(Call::random(&mut random));
         call.empty_rows = EmptyRows::Zero;
         let past_k = call.past.as_ref().map(|(k, _)| k);
         let scored = [Some(&call.q), Some(&call.k), past_k];
@@ -140,21 +169,21 @@ fn compare_many(seed: u64, count: usize) {
         let exact = call.typed::<f64>([Layout::Plain; 3]);
         let [batch, heads, queries, _] = exact.inputs().scores_shape();
         let shape = [batch, heads, queries, exact.inputs().value_dim()];
-        let grad = Array::new(shape, Layout::Plain, |_| random.normal());
+        // Exact in every format.
+        let grad = Array::new(shape, Layout::Plain, |_| {
+            (random.normal() * 32.0).round() / 32.0
+        });
         let expected =
             definition::backward(&call.attention(&exact), &exact.inputs(), grad.view()).unwrap();
         let layouts = std::array::from_fn(|_| random.pick(&LAYOUTS));
         let sizes = sizes(&call, &exact, &grad);
-        let [bound, bound64] = [DType::F32, DType::F64].map(|dtype| gradient_bound(dtype, &sizes));
+        let bound = gradient_bound(DType::F32, &sizes);
         let bounds = [bound.q, bound.k, bound.v, bound.bias, bound.sinks];
         if !bounds.iter().all(|&x| x < f64::from(f32::MAX)) {
             continue; // numbers too large for any promise
         }
         compared += 1;
-        let errors = [
-            compare::<f32>(&call, &grad, (&expected, bound), layouts),
-            compare::<f64>(&call, &grad, (&expected, bound64), layouts),
-        ];
+        let errors = compare(&call, &grad, &expected, &sizes, layouts);
         for (worst, errors) in worst.iter_mut().zip(errors) {
             for (worst, error) in worst.iter_mut().zip(errors) {
                 *worst = worst.max(error);
@@ -162,13 +191,19 @@ fn compare_many(seed: u64, count: usize) {
         }
     }
     println!(
-        "{compared} calls, largest error over bound (q, k, v, bias, sinks): f32 {:.5?}, f64 {:.5?}",
+        "{compared} calls, largest error over bound (q, k, v, bias, sinks): {:.5?} {:.5?}",
         worst[0], worst[1]
     );
     assert!(compared > count / 2);
 }
 
 #[test]
+fn random_calls_in_half_precision_equal_the_definition() {
+    compare_many(12, times(60), |call| call.rounded::<f16>(), half::<f16>);
+    compare_many(13, times(60), |call| call.rounded::<bf16>(), half::<bf16>);
+}
+
+#[test]
 fn random_calls_equal_the_definition() {
-    compare_many(11, times(200));
+    compare_many(11, times(200), |call| call, single_and_double);
 }

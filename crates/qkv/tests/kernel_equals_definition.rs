@@ -6,8 +6,9 @@
 
 mod support;
 
-use qkv::{DType, Scale, bound};
-use support::{Array, Call, Counts, Expected, LENGTHS, Layout, Random, Ratios, times};
+use half::{bf16, f16};
+use qkv::{DType, Float, Scale, bound};
+use support::{Array, Call, Counts, Expected, Gap, LENGTHS, Layout, Random, Ratios, times};
 
 fn compare_many(seed: u64) {
     let mut random = Random::new(seed);
@@ -34,6 +35,32 @@ fn random_calls_equal_the_definition_1() {
 #[test]
 fn random_calls_equal_the_definition_2() {
     compare_many(2);
+}
+
+/// Against the definition on the rounded numbers.
+fn compare_many_rounded<T: Float + Gap>(seed: u64) {
+    let mut random = Random::new(seed);
+    let (mut counts, mut ratios) = (Counts::default(), Ratios::default());
+    for _ in 0..times(500) {
+        let call = Call::random(&mut random).rounded::<T>();
+        counts.add(&call);
+        let expected = Expected::of(&call);
+        let (layouts, threads) = (Call::layouts(&mut random), random.pick(&[1, 2]));
+        let same = expected.compare::<T>(&call, layouts, threads, &mut ratios);
+        same.unwrap_or_else(|what| panic!("{what}"));
+    }
+    println!("{counts}\n{ratios}");
+    counts.assert_each(250);
+}
+
+#[test]
+fn random_calls_of_f16_equal_the_definition() {
+    compare_many_rounded::<f16>(5);
+}
+
+#[test]
+fn random_calls_of_bf16_equal_the_definition() {
+    compare_many_rounded::<bf16>(6);
 }
 
 #[test]

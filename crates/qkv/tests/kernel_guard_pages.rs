@@ -10,6 +10,7 @@ mod guard;
 mod support;
 
 use guard::{Edge, Pages};
+use half::{bf16, f16};
 use qkv::{
     AnyView, Attention, Bias, Float, Inputs, Isa, Mask, Options, Part, View, ViewMut, forward_into,
     forward_with, scores, weights,
@@ -150,6 +151,8 @@ fn guarded_calls() {
         println!("call {n}: {layouts:?} {}", call.describe());
         both_edges::<f32>(&call, layouts, &mut random);
         both_edges::<f64>(&call, layouts, &mut random);
+        both_edges::<f16>(&call, layouts, &mut random);
+        both_edges::<bf16>(&call, layouts, &mut random);
     }
     println!("all done");
 }

@@ -24,10 +24,11 @@ mod block;
 mod bound;
 mod rows;
 mod share;
+mod wide;
 
 use super::call::Call;
 use super::options::Options;
-use super::real::Float;
+use super::real::{Float, Real};
 use super::simd::Piece;
 use crate::attention::{Attention, Bias, Inputs};
 use crate::definition::{Gradients, Output};
@@ -159,7 +160,7 @@ pub fn backward<T: Float>(
     options: &Options,
 ) -> Result<Gradients<T>> {
     attention.check(inputs)?;
-    let zeros = |shape: &[usize]| Tensor::filled(shape, T::ZERO);
+    let zeros = |shape: &[usize]| Tensor::filled(shape, T::default());
     let [q, k, v] = shapes(inputs);
     let mut gradients = Gradients {
         q: zeros(&q),
@@ -206,6 +207,18 @@ pub fn backward_into<T: Float>(
 ) -> Result<()> {
     attention.check(inputs)?;
     check(attention, inputs, saved, grad_output, &gradients)?;
+    wide::run(attention, inputs, saved, grad_output, options, gradients)
+}
+
+/// [`backward_into`] of numbers that are computed in, once all has been checked.
+fn run<T: Real>(
+    attention: &Attention<'_>,
+    inputs: &Inputs<'_, T>,
+    saved: Saved<'_, T>,
+    grad_output: View<'_, T>,
+    options: &Options,
+    gradients: GradientsMut<'_, T>,
+) -> Result<()> {
     let call = Call::new(attention, *inputs, options.isa()?, true);
     let problem = Problem {
         call: &call,

@@ -5,8 +5,8 @@
 //! fresh state, and states are merged in order.
 
 use super::ahead::Ahead;
-use super::call::Call;
-use super::real::{Float, Real};
+use super::call::{Call, neighbours, with_neighbours};
+use super::real::{Float, Real, Stored};
 use super::simd::{
     Aligned, BLOCK, Dots, Edit, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
 };
@@ -51,37 +51,65 @@ pub(super) struct Row {
 }
 
 /// Memory that a thread works in.
-#[derive(Default)]
-pub struct Scratch<T> {
+pub struct Scratch<T: Stored> {
     pub(super) rows: Vec<Row>,
     /// What any of the rows sees.
     seen: Range<usize>,
     /// Whether all rows see the same.
     pub(super) alike: bool,
-    pub(super) factors: Vec<T>,
+    pub(super) factors: Vec<T::Real>,
     pub(super) lse: Vec<f64>,
     pub(super) max: Vec<f64>,
     pub(super) spans: Vec<Span>,
-    pub(super) corrections: Vec<T>,
-    pub(super) chunk: State<T>,
-    pub(super) total: State<T>,
-    pub(super) q: Aligned<T>,
-    pub(super) k: Aligned<T>,
-    pub(super) x: Aligned<T>,
-    pub(super) bias: Vec<T>,
+    pub(super) corrections: Vec<T::Real>,
+    pub(super) chunk: State<T::Real>,
+    pub(super) total: State<T::Real>,
+    pub(super) q: Aligned<T::Real>,
+    pub(super) k: Aligned<T::Real>,
+    /// Values of a block, where they need conversion.
+    pub(super) v: Aligned<T::Real>,
+    pub(super) x: Aligned<T::Real>,
+    pub(super) bias: Vec<T::Real>,
     pub(super) mask: Vec<bool>,
     pub(super) spare: Vec<T>,
     /// Which keys each row keeps, where values are not finite.
     pub(super) kept: Vec<[bool; BLOCK]>,
     /// The sums of one row of a block, where values are not finite.
-    pub(super) weighed: Aligned<T>,
+    pub(super) weighed: Aligned<T::Real>,
 }
 
-impl<T: Real> Scratch<T> {
+impl<T: Stored> Default for Scratch<T> {
+    fn default() -> Self {
+        Scratch {
+            rows: Vec::new(),
+            seen: 0..0,
+            alike: false,
+            factors: Vec::new(),
+            lse: Vec::new(),
+            max: Vec::new(),
+            spans: Vec::new(),
+            corrections: Vec::new(),
+            chunk: State::default(),
+            total: State::default(),
+            q: Aligned::default(),
+            k: Aligned::default(),
+            v: Aligned::default(),
+            x: Aligned::default(),
+            bias: Vec::new(),
+            mask: Vec::new(),
+            spare: Vec::new(),
+            kept: Vec::new(),
+            weighed: Aligned::default(),
+        }
+    }
+}
+
+impl<T: Stored> Scratch<T> {
     /// Bytes of what grows with the call.
     pub(super) fn bytes(&self) -> usize {
         self.q.bytes()
             + self.k.bytes()
+            + self.v.bytes()
             + self.x.bytes()
             + self.chunk.sums.bytes()
             + self.total.sums.bytes()
@@ -102,6 +130,8 @@ pub(super) struct Head<'s> {
 pub(super) struct Packed<'k, T> {
     /// Tiles from the first key of the stretch on.
     pub(super) tiles: &'k [T],
+    /// Rows of values from the first key of the stretch on, if they need conversion.
+    pub(super) values: &'k [T],
     /// Whether the values of each block are finite; empty where that does not matter.
     pub(super) finite: &'k [bool],
 }
@@ -112,13 +142,42 @@ pub(super) fn pack<T: Float>(
     head: Head<'_>,
     keys: Range<usize>,
     spare: &mut Vec<T>,
-    out: &mut [T],
+    out: &mut [T::Real],
 ) {
     let first = head.stretch.keys.start;
     let range = first + keys.start..first + keys.end;
     call.k()
         .one_run(head.batch, head.kv_head, range, spare, |rows| {
-            (call.kernels.pack)(rows, out);
+            (call.storage.pack)(rows, out);
+        });
+}
+
+/// Numbers that the values of so many keys take besides, if they need conversion.
+pub(super) fn widened_len<T: Float>(call: &Call<'_, T>, keys: usize) -> usize {
+    if T::IS_REAL {
+        0
+    } else {
+        keys * call.v().width()
+    }
+}
+
+/// Converts the values of some keys of a head's stretch, if they need it.
+pub(super) fn widen_values<T: Float>(
+    call: &Call<'_, T>,
+    head: Head<'_>,
+    keys: Range<usize>,
+    spare: &mut Vec<T>,
+    out: &mut [T::Real],
+) {
+    if T::IS_REAL {
+        return;
+    }
+    let first = head.stretch.keys.start;
+    let range = first + keys.start..first + keys.end;
+    let width = call.v().width();
+    call.v()
+        .rows(head.batch, head.kv_head, range, spare, |rows, skipped| {
+            (call.storage.widen)(rows, T::Real::ONE, &mut out[skipped * width..]);
         });
 }
 
@@ -134,12 +193,41 @@ pub(super) fn values_finite<T: Float>(
     let mut finite = true;
     call.v()
         .rows(head.batch, head.kv_head, range, spare, |rows, _| {
-            finite &= (call.kernels.all_finite)(rows);
+            finite &= (call.storage.all_finite)(rows);
         });
     finite
 }
 
+/// The values that [`Scratch::widen`] has converted, or somebody before.
+pub(super) fn widened<'r, T: Real>(
+    packed: Option<Packed<'r, T>>,
+    v: &'r mut Aligned<T>,
+    keys: Range<usize>,
+    width: usize,
+) -> Rows<'r, T> {
+    let (data, start) = match packed {
+        Some(packed) => (packed.values, keys.start * width),
+        None => (&*v.get(keys.len() * width), 0),
+    };
+    Rows::new(data, start, width as isize, keys.len(), width)
+}
+
 impl<T: Float> Scratch<T> {
+    /// Converts the values of some keys of a head's stretch, if they need it and have not been
+    /// converted before.
+    pub(super) fn widen(
+        &mut self,
+        call: &Call<'_, T>,
+        head: Head<'_>,
+        packed: Option<Packed<'_, T::Real>>,
+        keys: Range<usize>,
+    ) {
+        if packed.is_none() {
+            let v = self.v.get(widened_len(call, keys.len()));
+            widen_values(call, head, keys, &mut self.spare, v);
+        }
+    }
+
     /// Takes a block of queries of one key and value head: all pairs of head and query.
     pub(super) fn take_rows(
         &mut self,
@@ -183,7 +271,7 @@ impl<T: Float> Scratch<T> {
         }
         if in_place(call, head, &self.rows).is_none() {
             let q = self.q.get(self.rows.len() * call.inputs.head_dim());
-            gather(call, head, &self.rows, q);
+            gather(call, head, &self.rows, &mut self.spare, q);
         }
     }
 
@@ -198,7 +286,7 @@ impl<T: Float> Scratch<T> {
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
-        packed: Option<Packed<'_, T>>,
+        packed: Option<Packed<'_, T::Real>>,
         weigh: bool,
         ahead: &mut Ahead<'_, T>,
     ) {
@@ -225,7 +313,7 @@ impl<T: Float> Scratch<T> {
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
-        packed: Option<Packed<'_, T>>,
+        packed: Option<Packed<'_, T::Real>>,
         ahead: &mut Ahead<'_, T>,
     ) -> bool {
         let Range { start, end } = self.seen;
@@ -234,10 +322,17 @@ impl<T: Float> Scratch<T> {
         }
         let first = head.stretch.keys.start;
         let keys = first + start..first + end;
-        let Some(v) = call.v().one_piece(head.batch, head.kv_head, keys) else {
-            return false;
+        let (width, d_v) = (call.inputs.head_dim(), call.v().width());
+        let v = match call.v().one_piece(head.batch, head.kv_head, keys) {
+            Some(rows) => match T::as_real(rows) {
+                Some(rows) => rows,
+                None => {
+                    self.widen(call, head, packed, start..end);
+                    widened(packed, &mut self.v, start..end, d_v)
+                }
+            },
+            None => return false,
         };
-        let width = call.inputs.head_dim();
         let k = match packed {
             Some(packed) => packed.tiles,
             None => {
@@ -252,7 +347,7 @@ impl<T: Float> Scratch<T> {
         });
         let stride = sums_stride(v.width());
         self.total.clear(count);
-        self.corrections.resize(count, T::ONE);
+        self.corrections.resize(count, T::Real::ONE);
         self.spans.clear();
         let keys = Span {
             from: start,
@@ -295,7 +390,7 @@ impl<T: Float> Scratch<T> {
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
-        packed: Option<Packed<'_, T>>,
+        packed: Option<Packed<'_, T::Real>>,
         chunk: usize,
         weigh: bool,
         ahead: &mut Ahead<'_, T>,
@@ -307,7 +402,7 @@ impl<T: Float> Scratch<T> {
         let from = seen.start.max(chunk * CHUNK);
         let to = seen.end.min((chunk + 1) * CHUNK);
         if from >= to {
-            self.chunk.sums.get(rows * stride).fill(T::ZERO);
+            self.chunk.sums.get(rows * stride).fill(T::Real::ZERO);
             return;
         }
         if call.bends() {
@@ -323,13 +418,18 @@ impl<T: Float> Scratch<T> {
             }
         }
         // Values whose columns are apart are copied each time, so not too often.
-        let together = if call.v().in_place() {
+        let together = if call.v().in_place() || !T::IS_REAL {
             together(rows)
         } else {
             rows
         };
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             self.open(call, head, packed, block);
+            if weigh {
+                let keys = Span::union(&self.spans);
+                let start = block * BLOCK;
+                self.widen(call, head, packed, start + keys.from..start + keys.to);
+            }
             let first = block == from / BLOCK;
             let guarded = weigh && !self.values_are_finite(call, head, packed, block);
             let meanwhile = weigh && !guarded && call.attention.dropout.is_none();
@@ -339,7 +439,8 @@ impl<T: Float> Scratch<T> {
                 self.score(call, head, packed, block, rows.clone());
                 self.exponentiate(call, head, block, rows.clone(), (guarded, meanwhile));
                 if weigh {
-                    self.weigh(call, head, block, rows, first, (guarded, meanwhile));
+                    let how = (first, guarded, meanwhile);
+                    self.weigh(call, head, packed, block, rows, how);
                 }
             }
         }
@@ -350,12 +451,12 @@ impl<T: Float> Scratch<T> {
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
-        packed: Option<Packed<'_, T>>,
+        packed: Option<Packed<'_, T::Real>>,
         block: usize,
     ) {
         let first = block * BLOCK;
         self.look(block);
-        self.corrections.resize(self.rows.len(), T::ONE);
+        self.corrections.resize(self.rows.len(), T::Real::ONE);
         if packed.is_none() && !call.by_dots {
             let end = Span::union(&self.spans).to;
             let k = self.k.get(BLOCK * call.inputs.head_dim());
@@ -387,7 +488,7 @@ impl<T: Float> Scratch<T> {
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
-        packed: Option<Packed<'_, T>>,
+        packed: Option<Packed<'_, T::Real>>,
         block: usize,
         rows: Range<usize>,
     ) {
@@ -407,7 +508,7 @@ impl<T: Float> Scratch<T> {
                 let from = keys.from + skipped;
                 let to = from + k.count();
                 let keys = Span { from, to };
-                (call.kernels.dots)(&Dots { q, spans, keys, k }, x);
+                (call.storage.dots)(&Dots { q, spans, keys, k }, x);
             };
             let (batch, kv_head) = (head.batch, head.kv_head);
             call.k().rows(batch, kv_head, range, &mut self.spare, each);
@@ -421,32 +522,42 @@ impl<T: Float> Scratch<T> {
     }
 }
 
-/// The queries where they are, if they are of one head, regular and need no change of sign.
+/// The queries where they are, if they are of one head, regular and need no change.
 pub(super) fn in_place<'a, T: Float>(
     call: &Call<'a, T>,
     head: Head<'_>,
     rows: &[Row],
-) -> Option<Rows<'a, T>> {
+) -> Option<Rows<'a, T::Real>> {
     let (first, last) = (rows.first()?, rows.last()?);
-    if call.sign != T::ONE || first.head != last.head {
+    if !T::IS_REAL || call.sign != T::Real::ONE || first.head != last.head {
         return None;
     }
     let queries = first.query..last.query + 1;
-    super::call::neighbours(&call.inputs.q(), head.batch, first.head, queries)
+    T::as_real(neighbours(
+        &call.inputs.q(),
+        head.batch,
+        first.head,
+        queries,
+    )?)
 }
 
 /// The queries times the sign, one after the other.
-fn gather<T: Float>(call: &Call<'_, T>, head: Head<'_>, rows: &[Row], to: &mut [T]) {
+fn gather<T: Float>(
+    call: &Call<'_, T>,
+    head: Head<'_>,
+    rows: &[Row],
+    spare: &mut Vec<T>,
+    mut to: &mut [T::Real],
+) {
     let q = call.inputs.q();
-    let (data, offset) = q.raw();
-    let strides = q.strides();
-    for (row, to) in rows.iter().zip(to.chunks_exact_mut(q.shape()[3])) {
-        let at = offset as isize
-            + head.batch as isize * strides[0]
-            + row.head as isize * strides[1]
-            + row.query as isize * strides[2];
-        for (c, x) in to.iter_mut().enumerate() {
-            *x = call.sign * data[(at + c as isize * strides[3]) as usize];
-        }
+    let width = q.shape()[3];
+    for rows in rows.chunk_by(|a, b| a.head == b.head) {
+        let (h, first) = (rows[0].head, rows[0].query);
+        let (out, rest) = to.split_at_mut(rows.len() * width);
+        to = rest;
+        let queries = first..first + rows.len();
+        with_neighbours(&q, head.batch, h, queries, spare, |rows| {
+            (call.storage.widen)(rows, call.sign, out);
+        });
     }
 }

@@ -24,14 +24,30 @@ use crate::view::DType;
 /// 2·max |v|; where the bound is cut off there, it says nothing about lse. For `f64` the definition
 /// rounds as well, in chains of L: with δ' = u·((d_k + 28)·S + L + 64) its share is added.
 ///
-/// It holds as long as neither a score nor L·max |v| overflows and max |v| is not subnormal.
+/// Half precision is computed in `f32` and rounded at the end, a share of h = 2⁻¹¹ for `f16` and 2⁻⁸
+/// for `bf16`; the dot products of `bf16` also round each weight to `bf16`, once. With E the bound
+/// of `f32` that makes (1 + E)·(1 + h) − 1 and (1 + E)·(1 + h)² − 1. None of this touches lse, which
+/// is as near as that of `f32`.
+///
+/// It holds as long as neither a score nor L·max |v| overflows and max |v| is not subnormal; with
+/// the dot products of `bf16`, subnormal numbers of q, k and v
+/// count as 0.
 pub fn bound(dtype: DType, head_dim: usize, keys: usize, largest: f64) -> f64 {
     let (keys, scores) = (keys as f64, (head_dim as f64 + 28.0) * largest);
     let share = |u: f64, roundings: f64| 2.0 * (u * (scores + roundings + 64.0)).exp_m1();
     let fast = keys.min(128.0) + keys / 8.0;
     let both = match dtype {
         DType::F64 => share(2f64.powi(-53), fast) + share(2f64.powi(-53), keys),
-        _ => share(2f64.powi(-24), fast), // what is stored shorter is computed in f32
+        DType::F32 => share(2f64.powi(-24), fast),
+        DType::F16 => {
+            let single = share(2f64.powi(-24), fast);
+            single + (1.0 + single) * 2f64.powi(-11)
+        }
+        DType::Bf16 => {
+            let single = share(2f64.powi(-24), fast);
+            let rounded = 2.0 * 2f64.powi(-8) + 2f64.powi(-16);
+            single + (1.0 + single) * rounded
+        }
     };
     both.min(2.0)
 }

@@ -1,7 +1,7 @@
 //! What stays the same during one call: the options in the form that the kernels take.
 
-use super::real::{Float, Real};
-use super::simd::{Arithmetic, Isa, Kernels, Rows, prefetch};
+use super::real::{Float, Real, Stored};
+use super::simd::{Arithmetic, Isa, Kernels, Rows, Storage, prefetch};
 use super::visible::{Sight, Stretch, Visible};
 use crate::attention::{Attention, Bias, Inputs, Sinks};
 use crate::view::{AnyView, Element, View};
@@ -11,23 +11,24 @@ use std::ops::Range;
 const MOST_BY_DOTS: usize = 2;
 
 /// A checked call.
-pub(super) struct Call<'a, T: Real> {
+pub(super) struct Call<'a, T: Stored> {
     pub(super) attention: &'a Attention<'a>,
     pub(super) inputs: Inputs<'a, T>,
-    pub(super) kernels: &'static Kernels<T>,
+    pub(super) storage: &'static Storage<T>,
+    pub(super) kernels: &'static Kernels<T::Real>,
     pub(super) visible: Visible<'a>,
     /// Query heads of a key and value head.
     pub(super) group: usize,
     /// Whether scores are summed as `dots` does: for calls of very few queries, if allowed.
     pub(super) by_dots: bool,
     /// What queries are multiplied by: 1, or −1 or 0 where the scale's sign is.
-    pub(super) sign: T,
+    pub(super) sign: T::Real,
     /// The exponent is (x − max)·c.
-    pub(super) c: T,
+    pub(super) c: T::Real,
     /// x times this is in natural units.
     pub(super) natural: f64,
     /// Scale, softcap, bias and ALiBi, where x is more than q·k.
-    bend: Option<Bending<'a, T>>,
+    bend: Option<Bending<'a, T::Real>>,
     masks: Vec<(View<'a, bool>, bool)>,
 }
 
@@ -58,7 +59,7 @@ impl<'a, T: Float> Call<'a, T> {
         let bias = attention.bias.and_then(|Bias(view)| view.broadcast(shape));
         let softcap = attention
             .softcap
-            .filter(|&cap| cap < T::MAX.to_f64().powf(0.8));
+            .filter(|&cap| cap < T::Real::MAX.to_f64().powf(0.8));
         let bends = softcap.is_some() || bias.is_some() || attention.alibi.is_some();
         let (sign, c, natural, bend) = if bends {
             let bend = Bending {
@@ -67,24 +68,25 @@ impl<'a, T: Float> Call<'a, T> {
                 bias,
             };
             (
-                T::ONE,
-                T::from_f64(std::f64::consts::LOG2_E),
+                T::Real::ONE,
+                T::Real::from_f64(std::f64::consts::LOG2_E),
                 1.0,
                 Some(bend),
             )
         } else {
-            let c: T = finite((scale.abs() * std::f64::consts::LOG2_E).min(f64::MAX));
-            if c == T::ZERO {
-                (T::ZERO, T::ONE, 0.0, None)
+            let c: T::Real = finite((scale.abs() * std::f64::consts::LOG2_E).min(f64::MAX));
+            if c == T::Real::ZERO {
+                (T::Real::ZERO, T::Real::ONE, 0.0, None)
             } else {
-                (T::from_f64(scale.signum()), c, scale.abs(), None)
+                (T::Real::from_f64(scale.signum()), c, scale.abs(), None)
             }
         };
         let group = inputs.heads() / inputs.kv_heads().max(1);
         Call {
             attention,
             inputs,
-            kernels: T::kernels(isa),
+            storage: T::storage(isa),
+            kernels: T::storage(isa).kernels,
             visible: Visible::new(attention, &inputs),
             group,
             by_dots: !reproducible && group * inputs.queries() <= MOST_BY_DOTS,
@@ -116,11 +118,11 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     /// The mask or bias, if x is q·k but for it and the scale, and its rows are in one piece each.
-    pub(super) fn direct(&self) -> Option<Direct<'a, T>> {
+    pub(super) fn direct(&self) -> Option<Direct<'a, T::Real>> {
         match (&self.masks[..], &self.bend) {
             ([(mask, kept)], None) if mask.strides()[3] == 1 => Some(Direct::Mask(*mask, *kept)),
             ([], Some(bend)) if bend.inner.is_none() && self.attention.alibi.is_none() => {
-                let bias = T::same(&bend.bias?)?;
+                let bias = T::Real::same(&bend.bias?)?;
                 (bias.strides()[3] == 1).then_some(Direct::Bias(bias, bend.factor))
             }
             _ => None,
@@ -128,7 +130,7 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     /// scale/softcap, if there is a softcap.
-    pub(super) fn softcap_inner(&self) -> Option<T> {
+    pub(super) fn softcap_inner(&self) -> Option<T::Real> {
         self.bend.as_ref().and_then(|bend| bend.inner)
     }
 
@@ -177,20 +179,23 @@ impl<'a, T: Float> Call<'a, T> {
         stretch: &Stretch,
         keys: Range<usize>,
         sight: Sight,
-        buffer: &'r mut Vec<T>,
-    ) -> Option<Arithmetic<'r, T>>
+        buffer: &'r mut Vec<T::Real>,
+    ) -> Option<Arithmetic<'r, T::Real>>
     where
         'a: 'r,
     {
         let bend = self.bend.as_ref()?;
         let bias = bend.bias.map(|bias| {
-            if let Some(view) = T::same(&bias)
+            if let Some(view) = T::Real::same(&bias)
                 && let Some(row) = piece(&view, [b, h, i], keys.clone())
             {
                 return row;
             }
             buffer.clear();
-            buffer.extend(keys.clone().map(|j| finite::<T>(bias.get([b, h, i, j]))));
+            buffer.extend(
+                keys.clone()
+                    .map(|j| finite::<T::Real>(bias.get([b, h, i, j]))),
+            );
             &buffer[..]
         });
         Some(Arithmetic {
@@ -200,7 +205,7 @@ impl<'a, T: Float> Call<'a, T> {
             alibi: self.attention.alibi.as_ref().map(|alibi| {
                 let first = (keys.start - stretch.keys.start) as i64;
                 let position = sight.position.saturating_sub(first);
-                (finite(alibi.slopes[h]), T::from_f64(position as f64))
+                (finite(alibi.slopes[h]), T::Real::from_f64(position as f64))
             }),
         })
     }
@@ -213,7 +218,7 @@ impl<'a, T: Float> Call<'a, T> {
         for (mask, _) in &self.masks {
             prefetch(piece(mask, row, keys.clone()).unwrap_or_default());
         }
-        if let Some(view) = self.bias().and_then(|bias| T::same(&bias)) {
+        if let Some(view) = self.bias().and_then(|bias| T::Real::same(&bias)) {
             prefetch(piece(&view, row, keys).unwrap_or_default());
         }
     }
@@ -301,6 +306,24 @@ pub(super) fn neighbours<'a, T: Copy>(
     ))
 }
 
+/// Calls `each` with some rows of one head, copied to `spare` if their columns are not neighbours.
+pub(super) fn with_neighbours<T: Copy>(
+    view: &View<'_, T>,
+    b: usize,
+    h: usize,
+    rows: Range<usize>,
+    spare: &mut Vec<T>,
+    each: impl FnOnce(Rows<'_, T>),
+) {
+    if let Some(rows) = neighbours(view, b, h, rows.clone()) {
+        return each(rows);
+    }
+    let (count, width) = (rows.len(), view.shape()[3]);
+    spare.clear();
+    copy(view, b, h, rows, spare);
+    each(Rows::new(spare, 0, width as isize, count, width));
+}
+
 /// Keys or values: those cached, then the new ones.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a, T> {
@@ -340,17 +363,8 @@ impl<'a, T: Element + Default> Parts<'a, T> {
                 continue;
             };
             let first = part.start - range.start;
-            match neighbours(&view, b, g, part.start - before..part.end - before) {
-                Some(rows) => each(rows, first),
-                None => {
-                    spare.clear();
-                    copy(&view, b, g, part.start - before..part.end - before, spare);
-                    each(
-                        Rows::new(spare, 0, self.width() as isize, part.len(), self.width()),
-                        first,
-                    );
-                }
-            }
+            let part = part.start - before..part.end - before;
+            with_neighbours(&view, b, g, part, spare, |rows| each(rows, first));
         }
     }
 

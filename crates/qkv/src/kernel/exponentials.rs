@@ -2,7 +2,7 @@
 
 use super::block::{Head, Scratch};
 use super::call::{Call, Direct, piece};
-use super::real::Float;
+use super::real::{Float, Real};
 use super::simd::{BLOCK, Bend, Edit, STRIDE, Softmax};
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ impl<T: Float> Scratch<T> {
             let tile = first..(first + step).min(rows.end);
             // A plain mask or bias needs no pass of its own.
             let mut masks: [&[bool]; ROWS_EDITED] = [&[]; ROWS_EDITED];
-            let mut biases: [&[T]; ROWS_EDITED] = [&[]; ROWS_EDITED];
+            let mut biases: [&[T::Real]; ROWS_EDITED] = [&[]; ROWS_EDITED];
             if let Some(direct) = &direct {
                 let keys = head.stretch.keys.start + block * BLOCK;
                 for (n, i) in tile.clone().enumerate() {
@@ -96,7 +96,7 @@ impl<T: Float> Scratch<T> {
                     let span = self.spans[i];
                     self.kept[i].fill(false);
                     for j in span.from..span.to {
-                        self.kept[i][j] = x[j] != T::NEG_INFINITY;
+                        self.kept[i][j] = x[j] != T::Real::NEG_INFINITY;
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl<T: Float> Scratch<T> {
                 for j in span.from..span.to {
                     let key = start + block * BLOCK + j;
                     if crate::definition::drops(dropout, head.batch, row.head, position, key) {
-                        x[j] = T::ZERO;
+                        x[j] = T::Real::ZERO;
                     }
                 }
             }

@@ -2,8 +2,9 @@
 
 use super::block::{Head, Row, Scratch};
 use super::call::Call;
-use super::real::Float;
+use super::real::{Float, Real};
 use super::simd::{BLOCK, Claim, Edit, STRIDE, Softmax, TILE, sums_stride};
+use crate::view::Element;
 use std::ops::Range;
 
 impl<T: Float> Scratch<T> {
@@ -18,12 +19,11 @@ impl<T: Float> Scratch<T> {
         let width = call.v().width();
         let stride = sums_stride(width);
         let sums = self.total.sums.get(self.rows.len() * stride);
-        let kept_share = call
-            .attention
-            .dropout
-            .map_or(T::ONE, |dropout| T::from_f64(1.0 / (1.0 - dropout.p)));
+        let kept_share = call.attention.dropout.map_or(T::Real::ONE, |dropout| {
+            T::Real::from_f64(1.0 / (1.0 - dropout.p))
+        });
         let rows = self.rows.len();
-        self.factors.resize(rows, T::ZERO);
+        self.factors.resize(rows, T::Real::ZERO);
         (call.kernels.totals)(&self.total.lanes, &mut self.factors);
         self.lse.clear();
         self.max.clear();
@@ -49,14 +49,14 @@ impl<T: Float> Scratch<T> {
             claim.write_lse(h, query, &self.lse[from..to]);
             let (sums, factors) = (&sums[from * stride..], &self.factors[from..to]);
             if let Some(out) = claim.rows(h, query..query + count) {
-                (call.kernels.finish)(sums, factors, out);
+                (call.storage.finish)(sums, factors, out);
             } else {
                 for (i, &factor) in factors.iter().enumerate() {
                     let sums = &sums[i * stride..][..width];
                     self.spare.clear();
                     // +0 for −0, as the kernel does.
                     self.spare
-                        .extend(sums.iter().map(|&x| x * factor + T::ZERO));
+                        .extend(sums.iter().map(|&x| T::narrow(x * factor + T::Real::ZERO)));
                     claim.write_row(h, query + i, &self.spare);
                 }
             }
@@ -73,14 +73,14 @@ impl<T: Float> Scratch<T> {
         head: Head<'_>,
         keys: Range<usize>,
         weights: bool,
-        mut visit: impl FnMut(&Row, usize, &[T]),
+        mut visit: impl FnMut(&Row, usize, &[T::Real]),
     ) {
         if keys.is_empty() {
             return;
         }
         let rows = self.rows.len();
         if weights {
-            self.factors.resize(rows, T::ZERO);
+            self.factors.resize(rows, T::Real::ZERO);
             (call.kernels.totals)(&self.total.lanes, &mut self.factors);
         }
         for block in keys.start / BLOCK..keys.end.div_ceil(BLOCK) {
@@ -93,7 +93,7 @@ impl<T: Float> Scratch<T> {
                     spans: &self.spans,
                     x,
                     max: &mut self.total.max,
-                    sums: &mut vec![[T::ZERO; TILE]; rows],
+                    sums: &mut vec![[T::Real::ZERO; TILE]; rows],
                     c: call.c,
                 };
                 // The maximum is the final one already, so it stays.
@@ -114,8 +114,8 @@ impl<T: Float> Scratch<T> {
                     x.iter_mut().for_each(|x| *x = *x * finished.inverse);
                 } else if call.natural != 1.0 {
                     // Scale 0 has made the products 0 already.
-                    let natural = T::from_f64(call.natural);
-                    for x in x.iter_mut().filter(|x| **x != T::NEG_INFINITY) {
+                    let natural = T::Real::from_f64(call.natural);
+                    for x in x.iter_mut().filter(|x| **x != T::Real::NEG_INFINITY) {
                         *x = *x * natural;
                     }
                 }
@@ -140,11 +140,11 @@ fn finish_row<T: Float>(
     call: &Call<'_, T>,
     head: Head<'_>,
     row: &Row,
-    max: T,
-    sum: T,
-) -> Finished<T> {
+    max: T::Real,
+    sum: T::Real,
+) -> Finished<T::Real> {
     let sum = sum.to_f64();
-    if max == T::NEG_INFINITY && sum == 0.0 {
+    if max == T::Real::NEG_INFINITY && sum == 0.0 {
         return finish_empty(call, head, row);
     }
     let max = max.to_f64() * call.natural;
@@ -153,7 +153,7 @@ fn finish_row<T: Float>(
         None => sum,
     };
     Finished {
-        inverse: T::from_f64(1.0 / with_sink),
+        inverse: T::Real::from_f64(1.0 / with_sink),
         max,
         sum,
     }
@@ -161,14 +161,14 @@ fn finish_row<T: Float>(
 
 /// Of a row without a weight.
 #[cold]
-fn finish_empty<T: Float>(call: &Call<'_, T>, head: Head<'_>, row: &Row) -> Finished<T> {
+fn finish_empty<T: Float>(call: &Call<'_, T>, head: Head<'_>, row: &Row) -> Finished<T::Real> {
     let first = head.stretch.keys.start;
     let keeps_one = (first + row.sight.from..first + row.sight.to)
         .any(|j| call.keeps([head.batch, row.head, row.query, j]));
     // A kept row whose scores are all −∞ is 0/0.
     let sum = if keeps_one { f64::NAN } else { 0.0 };
     Finished {
-        inverse: T::from_f64(sum),
+        inverse: T::Real::from_f64(sum),
         max: 0.0,
         sum,
     }

@@ -7,11 +7,12 @@
 
 use super::ahead::Ahead;
 use super::block::{
-    BLOCK_QUERIES, CHUNK, Head, Packed, Scratch, TILES, pack, steps, values_finite,
+    BLOCK_QUERIES, CHUNK, Head, Packed, Scratch, TILES, pack, steps, values_finite, widen_values,
+    widened_len,
 };
 use super::call::Call;
 use super::options::Options;
-use super::real::Float;
+use super::real::{Float, Real};
 use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, packed_len};
 use super::state::State;
 use super::visible::Stretch;
@@ -145,7 +146,7 @@ fn work_on_boxes<T: Float>(
     call: &Call<'_, T>,
     desk: &Desk<'_, T>,
     limit: usize,
-    packed: &[Vec<Packed<'_, T>>],
+    packed: &[Vec<Packed<'_, T::Real>>],
     empty: &Mutex<Vec<[usize; 3]>>,
 ) {
     T::with_scratch(|scratch| {
@@ -193,6 +194,7 @@ fn by_head<T: Float>(
         let mut spare = Vec::new();
         // Apart from the scratch, since the blocks use that.
         let mut tiles = std::mem::take(&mut scratch.k);
+        let mut values = std::mem::take(&mut scratch.v);
         while let Some(mut claim) = desk.next(usize::MAX) {
             let first_head = claim.heads().start;
             let whole = call.visible.stretch(0);
@@ -216,6 +218,8 @@ fn by_head<T: Float>(
                 let keys = stretch.keys.len();
                 let tiles = tiles.get(packed_len(keys, width));
                 pack(call, head, 0..keys, &mut spare, tiles);
+                let values = values.get(widened_len(call, keys));
+                widen_values(call, head, 0..keys, &mut spare, values);
                 finite.clear();
                 if call.visible.moves() || call.drops_single_keys() {
                     finite.extend(
@@ -236,6 +240,7 @@ fn by_head<T: Float>(
                     scratch.take_rows(call, head, heads, queries);
                     let packed = Packed {
                         tiles,
+                        values,
                         finite: &finite,
                     };
                     scratch.run(call, head, Some(packed), true, &mut ahead);
@@ -244,6 +249,7 @@ fn by_head<T: Float>(
             }
         }
         scratch.k = tiles;
+        scratch.v = values;
         if !found.is_empty() {
             lock(empty).append(&mut found);
         }
@@ -261,6 +267,7 @@ struct Job<'p, T> {
     stretch: usize,
     keys: Range<usize>,
     tiles: &'p mut [T],
+    values: &'p mut [T],
     finite: &'p mut bool,
 }
 
@@ -281,6 +288,8 @@ fn by_wave<T: Float>(
         .collect();
     let tiles_of = |stretch: &Stretch| packed_len(stretch.keys.len(), width);
     let tiles_of_group: usize = stretches.iter().map(tiles_of).sum();
+    let values_of = |keys: usize| widened_len(call, keys);
+    let values_of_group: usize = stretches.iter().map(|s| values_of(s.keys.len())).sum();
     let blocks_of_group: usize = stretches
         .iter()
         .map(|stretch| blocks(stretch.keys.len()).count())
@@ -291,8 +300,10 @@ fn by_wave<T: Float>(
     let mut first = 0;
     while first < groups {
         let end = (first + wave).min(groups);
-        let tiles = memory.get(tiles_of_group * wave);
-        let jobs = cut(first..end, &stretches, width, tiles, &mut finite);
+        let memory = memory.get((tiles_of_group + values_of_group) * wave);
+        let (tiles, values) = memory.split_at_mut(tiles_of_group * wave);
+        let sizes = |keys: usize| [packed_len(keys, width), values_of(keys)];
+        let jobs = cut(first..end, &stretches, sizes, [tiles, values], &mut finite);
         let jobs = Mutex::new(jobs.into_iter());
         share(threads, || {
             let mut spare = Vec::new();
@@ -306,18 +317,20 @@ fn by_wave<T: Float>(
                     stretch: &stretches[job.stretch],
                 };
                 pack(call, head, job.keys.clone(), &mut spare, job.tiles);
+                widen_values(call, head, job.keys.clone(), &mut spare, job.values);
                 if needs_finite {
                     *job.finite = values_finite(call, head, job.keys, &mut spare);
                 }
             }
         });
-        let (mut tiles, mut finite) = (&*tiles, &finite[..]);
-        let packed: Vec<Vec<Packed<'_, T>>> = (0..wave)
+        let (mut tiles, mut values, mut finite) = (&*tiles, &*values, &finite[..]);
+        let packed: Vec<Vec<Packed<'_, T::Real>>> = (0..wave)
             .map(|_| {
                 stretches
                     .iter()
                     .map(|stretch| Packed {
                         tiles: split_off(&mut tiles, tiles_of(stretch)),
+                        values: split_off(&mut values, values_of(stretch.keys.len())),
                         finite: split_off(&mut finite, blocks(stretch.keys.len()).count()),
                     })
                     .collect()
@@ -336,12 +349,12 @@ fn split_off<'m, T>(memory: &mut &'m [T], count: usize) -> &'m [T] {
     head
 }
 
-/// The jobs of a wave.
+/// The jobs of a wave; `sizes` are what so many keys take of each part of the memory.
 fn cut<'p, T>(
     groups: Range<usize>,
     stretches: &[Stretch],
-    width: usize,
-    mut tiles: &'p mut [T],
+    sizes: impl Fn(usize) -> [usize; 2],
+    [mut tiles, mut values]: [&'p mut [T]; 2],
     finite: &'p mut [bool],
 ) -> Vec<Job<'p, T>> {
     let mut finite = finite.iter_mut();
@@ -349,14 +362,18 @@ fn cut<'p, T>(
     for group in groups {
         for (index, stretch) in stretches.iter().enumerate() {
             for keys in blocks(stretch.keys.len()) {
-                let (part, rest) = tiles.split_at_mut(packed_len(keys.len(), width));
+                let [of_keys, of_values] = sizes(keys.len());
+                let (part, rest) = tiles.split_at_mut(of_keys);
                 tiles = rest;
+                let (of_values, rest) = values.split_at_mut(of_values);
+                values = rest;
                 if let Some(finite) = finite.next() {
                     jobs.push(Job {
                         group,
                         stretch: index,
                         keys,
                         tiles: part,
+                        values: of_values,
                         finite,
                     });
                 }
@@ -390,13 +407,13 @@ fn by_chunk<T: Float>(
             let rows = claim.heads().len() * claim.queries().len();
             let last = seen.end.div_ceil(CHUNK).max(seen.start / CHUNK + 1);
             for chunk in seen.start / CHUNK..last {
-                let length = State::<T>::saved_len(rows, width);
+                let length = State::<T::Real>::saved_len(rows, width);
                 chunks.push((index, chunk, needed..needed + length));
                 needed += length;
             }
         }
     });
-    let mut memory = vec![T::ZERO; needed];
+    let mut memory = vec![T::Real::ZERO; needed];
     {
         let mut rest = &mut memory[..];
         let mut jobs = Vec::new();

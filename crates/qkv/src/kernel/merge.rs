@@ -35,7 +35,7 @@ pub fn merge<T: Float>(parts: &[Output<T>], sinks: Option<&Sinks>) -> Result<Out
             meaning: "one for each query head",
         });
     }
-    let mut output = Tensor::filled(&shape, T::ZERO);
+    let mut output = Tensor::filled(&shape, T::default());
     let mut lse = Tensor::filled(&shape[..3], f64::NEG_INFINITY);
     let mut empty_rows = Vec::new();
     let mut sums = vec![0.0; width];

@@ -94,7 +94,7 @@ pub fn forward_with<T: Float>(
     options: &Options,
 ) -> Result<Output<T>> {
     let [batch, heads, queries, _] = inputs.scores_shape();
-    let mut output = Tensor::filled(&[batch, heads, queries, inputs.value_dim()], T::ZERO);
+    let mut output = Tensor::filled(&[batch, heads, queries, inputs.value_dim()], T::default());
     let shape = [batch, heads, queries, inputs.value_dim()];
     let rows = forward_into(
         attention,
@@ -169,5 +169,5 @@ pub fn forward_into<T: Float>(
 /// # Errors
 /// Those of [`Options::isa`].
 pub fn fma_burst<T: Float>(options: &Options, rounds: usize) -> Result<u64> {
-    Ok((T::kernels(options.isa()?).burn)(rounds))
+    Ok((T::storage(options.isa()?).kernels.burn)(rounds))
 }

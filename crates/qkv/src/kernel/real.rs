@@ -1,26 +1,67 @@
 //! The numbers that have kernels of their own.
 
 use super::block::Scratch;
-use super::simd::{Isa, Kernels};
+use super::simd::{Isa, Kernels, Rows, Storage};
 use crate::view::{AnyView, Element, View};
+use crate::view_mut::ViewMut;
+use half::{bf16, f16};
+use std::fmt::Debug;
 use std::ops::{Add, Mul, Neg, Sub};
 
-/// A number that the fast path computes in: `f32` or `f64`.
-pub trait Float: Element + Real {}
+/// A number that the fast path reads and writes: `f16`, `bf16`, `f32` or `f64`. It computes in
+/// `f64` for that, and in `f32` for all others.
+pub trait Float: Stored {}
 
+impl Float for f16 {}
+impl Float for bf16 {}
 impl Float for f32 {}
 impl Float for f64 {}
 
-/// What the kernels ask of a number. Outside this crate only [`Float`] can be named.
+/// What the kernels ask of a number in memory. Outside this crate only [`Float`] can be named.
+pub trait Stored: Element + Default + PartialEq + Debug {
+    /// What is computed in.
+    type Real: Real;
+
+    /// Whether that is the type itself.
+    const IS_REAL: bool;
+
+    /// The same value; exact.
+    fn widen(self) -> Self::Real;
+
+    /// The nearest value, ties to even.
+    fn narrow(value: Self::Real) -> Self;
+
+    /// The same rows, if they need no conversion.
+    fn as_real(rows: Rows<'_, Self>) -> Option<Rows<'_, Self::Real>>;
+
+    /// The same view, if it needs no conversion.
+    fn view_as_real(view: View<'_, Self>) -> Option<View<'_, Self::Real>>;
+
+    /// The same view, if it needs no conversion.
+    fn view_mut_as_real(view: ViewMut<'_, Self>) -> Option<ViewMut<'_, Self::Real>>;
+
+    /// The same numbers, if they need no conversion.
+    fn slice_as_real(numbers: &mut [Self]) -> Option<&mut [Self::Real]>;
+
+    /// A view, if it is of this type.
+    fn same<'a>(view: &AnyView<'a>) -> Option<View<'a, Self>>;
+
+    /// What an instruction set that this processor has does with numbers of this type.
+    fn storage(isa: Isa) -> &'static Storage<Self>;
+
+    /// Lends this thread's scratch memory.
+    fn with_scratch<R>(work: impl FnOnce(&mut Scratch<Self>) -> R) -> R;
+}
+
+/// What the kernels ask of a number that is computed in.
 pub trait Real:
-    Element
-    + Default
+    Float
+    + Stored<Real = Self>
     + PartialOrd
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>
     + Neg<Output = Self>
-    + std::fmt::Debug
 {
     /// 0
     const ZERO: Self;
@@ -35,29 +76,47 @@ pub trait Real:
     /// (2^r − 1)/r = Σ cᵢ·rⁱ on [−½, ½].
     const EXPM1: &'static [Self];
 
-    /// A view, if it is of this type.
-    fn same<'a>(view: &AnyView<'a>) -> Option<View<'a, Self>>;
-
     /// The kernels of an instruction set that this processor has.
-    fn kernels(isa: Isa) -> &'static Kernels<Self>;
-
-    /// Lends this thread's scratch memory.
-    fn with_scratch<R>(work: impl FnOnce(&mut Scratch<Self>) -> R) -> R;
+    fn kernels(isa: Isa) -> &'static Kernels<Self> {
+        Self::storage(isa).kernels
+    }
 }
 
 /// Scratch above this many bytes is given back after a call.
 const KEPT_BYTES: usize = 4 << 20;
 
-macro_rules! real {
-    ($t:ty, $any:ident, $kernels:ident, exp2: $exp2:expr, expm1: $expm1:expr) => {
-        #[allow(clippy::approx_constant)] // near ln 2, but what the fit gave
-        impl Real for $t {
-            const ZERO: $t = 0.0;
-            const ONE: $t = 1.0;
-            const NEG_INFINITY: $t = <$t>::NEG_INFINITY;
-            const MAX: $t = <$t>::MAX;
-            const EXP2: &'static [$t] = &$exp2;
-            const EXPM1: &'static [$t] = &$expm1;
+macro_rules! stored {
+    ($t:ty, $any:ident, $real:ty, $storage:ident, $widen:expr, $narrow:expr, $as_real:expr) => {
+        impl Stored for $t {
+            type Real = $real;
+            const IS_REAL: bool = <$t>::DTYPE as u8 == <$real>::DTYPE as u8;
+
+            #[inline(always)]
+            fn widen(self) -> $real {
+                $widen(self)
+            }
+
+            #[inline(always)]
+            fn narrow(value: $real) -> $t {
+                $narrow(value)
+            }
+
+            #[inline(always)]
+            fn as_real(rows: Rows<'_, $t>) -> Option<Rows<'_, $real>> {
+                $as_real(rows)
+            }
+
+            fn view_as_real(view: View<'_, $t>) -> Option<View<'_, $real>> {
+                $as_real(view)
+            }
+
+            fn view_mut_as_real(view: ViewMut<'_, $t>) -> Option<ViewMut<'_, $real>> {
+                $as_real(view)
+            }
+
+            fn slice_as_real(numbers: &mut [$t]) -> Option<&mut [$real]> {
+                $as_real(numbers)
+            }
 
             fn same<'a>(view: &AnyView<'a>) -> Option<View<'a, $t>> {
                 match view {
@@ -66,8 +125,8 @@ macro_rules! real {
                 }
             }
 
-            fn kernels(isa: Isa) -> &'static Kernels<$t> {
-                super::simd::$kernels(isa)
+            fn storage(isa: Isa) -> &'static Storage<$t> {
+                super::simd::$storage(isa)
             }
 
             fn with_scratch<R>(work: impl FnOnce(&mut Scratch<$t>) -> R) -> R {
@@ -85,8 +144,42 @@ macro_rules! real {
         }
     };
 }
+stored!(
+    f16,
+    F16,
+    f32,
+    storage_f16,
+    f16::to_f32,
+    f16::from_f32,
+    |_| None
+);
+stored!(
+    bf16,
+    Bf16,
+    f32,
+    storage_bf16,
+    bf16::to_f32,
+    bf16::from_f32,
+    |_| None
+);
+stored!(f32, F32, f32, storage_f32, |x| x, |x| x, Some);
+stored!(f64, F64, f64, storage_f64, |x| x, |x| x, Some);
 
-real!(f32, F32, kernels_f32,
+macro_rules! real {
+    ($t:ty, exp2: $exp2:expr, expm1: $expm1:expr) => {
+        #[allow(clippy::approx_constant)] // near ln 2, but what the fit gave
+        impl Real for $t {
+            const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            const NEG_INFINITY: $t = <$t>::NEG_INFINITY;
+            const MAX: $t = <$t>::MAX;
+            const EXP2: &'static [$t] = &$exp2;
+            const EXPM1: &'static [$t] = &$expm1;
+        }
+    };
+}
+
+real!(f32,
     exp2: [
         1.0, 0.693_147_04, 0.240_229_3, 0.055_485_28, 0.009_675_452, 0.001_246_784_6, 0.000_216_129_18,
     ],
@@ -94,7 +187,7 @@ real!(f32, F32, kernels_f32,
         0.693_147_2, 0.240_226_5, 0.055_503_573, 0.009_618_237, 0.001_339_073_5, 0.000_154_035_13,
     ]
 );
-real!(f64, F64, kernels_f64,
+real!(f64,
     exp2: [
         1.0,
         0.693_147_180_559_946,

@@ -1,7 +1,7 @@
 //! The running sums of a block of queries, and how those of two chunks of keys are merged.
 
 use super::call::Call;
-use super::real::Float;
+use super::real::{Real, Stored};
 use super::simd::{Aligned, TILE, sums_stride};
 
 /// The running sums of some queries.
@@ -12,7 +12,7 @@ pub(super) struct State<T> {
     pub(super) sums: Aligned<T>,
 }
 
-impl<T: Float> State<T> {
+impl<T: Real> State<T> {
     /// Nothing summed; `sums` are of any value and taken as 0 by the first block.
     pub(super) fn clear(&mut self, rows: usize) {
         self.max.clear();
@@ -48,7 +48,12 @@ impl<T: Float> State<T> {
     }
 
     /// Adds the state of later keys.
-    pub(super) fn merge(&mut self, call: &Call<'_, T>, later: &mut State<T>, width: usize) {
+    pub(super) fn merge<E: Stored<Real = T>>(
+        &mut self,
+        call: &Call<'_, E>,
+        later: &mut State<T>,
+        width: usize,
+    ) {
         let rows = self.max.len();
         let stride = sums_stride(width);
         let sums = self.sums.get(rows * stride);

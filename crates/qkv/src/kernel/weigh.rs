@@ -1,8 +1,8 @@
 //! Third stage of a block: the weighted sums of values.
 
-use super::block::{Head, Packed, Scratch, values_finite};
+use super::block::{Head, Packed, Scratch, values_finite, widened};
 use super::call::Call;
-use super::real::Float;
+use super::real::{Float, Real};
 use super::simd::{BLOCK, Rows, STRIDE, Softmax, Span, Start, Values, sums_stride};
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ impl<T: Float> Scratch<T> {
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
-        packed: Option<Packed<'_, T>>,
+        packed: Option<Packed<'_, T::Real>>,
         block: usize,
     ) -> bool {
         if self.alike && !call.drops_single_keys() {
@@ -36,10 +36,10 @@ impl<T: Float> Scratch<T> {
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
+        packed: Option<Packed<'_, T::Real>>,
         block: usize,
         rows: Range<usize>,
-        first: bool,
-        (guarded, meanwhile): (bool, bool),
+        (first, guarded, meanwhile): (bool, bool, bool),
     ) {
         let x = self.x.get(rows.len() * STRIDE);
         let stride = sums_stride(call.v().width());
@@ -55,63 +55,76 @@ impl<T: Float> Scratch<T> {
         };
         if union.is_empty() {
             if first {
-                sums.fill(T::ZERO);
+                sums.fill(T::Real::ZERO);
             }
             return;
         }
-        let range = start + union.from..start + union.to;
         let (kept, weighed) = (&self.kept, self.weighed.get(stride));
-        // One run, since a chain must not be broken.
-        call.v()
-            .one_run(head.batch, head.kv_head, range, &mut self.spare, |v| {
-                if guarded {
-                    for (i, sums) in sums.chunks_exact_mut(stride.max(1)).enumerate() {
-                        let mut factor = match begin {
-                            Start::Times(factors) => Some(factors[i]),
-                            _ => None,
-                        };
-                        for keys in union.chains() {
-                            let v = v.part(keys.from - union.from..keys.to - union.from);
-                            let kept = &kept[rows.start + i];
-                            weigh_kept(call, &x[i * STRIDE..], kept, keys, v, weighed);
-                            match factor {
-                                Some(factor) => (call.kernels.add)(sums, factor, weighed, T::ONE),
-                                None => sums.copy_from_slice(weighed),
-                            }
-                            factor = Some(T::ONE);
+        let mut weigh = |v: Rows<'_, T::Real>| {
+            if guarded {
+                for (i, sums) in sums.chunks_exact_mut(stride.max(1)).enumerate() {
+                    let mut factor = match begin {
+                        Start::Times(factors) => Some(factors[i]),
+                        _ => None,
+                    };
+                    for keys in union.chains() {
+                        let v = v.part(keys.from - union.from..keys.to - union.from);
+                        let kept = &kept[rows.start + i];
+                        weigh_kept(call, &x[i * STRIDE..], kept, keys, v, weighed);
+                        match factor {
+                            Some(factor) => (call.kernels.add)(sums, factor, weighed, T::Real::ONE),
+                            None => sums.copy_from_slice(weighed),
                         }
+                        factor = Some(T::Real::ONE);
                     }
-                } else if meanwhile {
-                    (call.kernels.exponentials_and_values)(
-                        &mut Softmax {
-                            spans,
-                            x,
-                            max: &mut self.chunk.max[rows.clone()],
-                            sums: &mut self.chunk.lanes[rows.clone()],
-                            c: call.c,
-                        },
-                        &Values {
-                            p: &[],
-                            spans,
-                            keys: union,
-                            v,
-                            start: begin,
-                        },
-                        sums,
-                    );
-                } else {
-                    (call.kernels.values)(
-                        &Values {
-                            p: x,
-                            spans,
-                            keys: union,
-                            v,
-                            start: begin,
-                        },
-                        sums,
-                    );
                 }
-            });
+            } else if meanwhile {
+                (call.kernels.exponentials_and_values)(
+                    &mut Softmax {
+                        spans,
+                        x,
+                        max: &mut self.chunk.max[rows.clone()],
+                        sums: &mut self.chunk.lanes[rows.clone()],
+                        c: call.c,
+                    },
+                    &Values {
+                        p: &[],
+                        spans,
+                        keys: union,
+                        v,
+                        start: begin,
+                    },
+                    sums,
+                );
+            } else {
+                (call.kernels.values)(
+                    &Values {
+                        p: x,
+                        spans,
+                        keys: union,
+                        v,
+                        start: begin,
+                    },
+                    sums,
+                );
+            }
+        };
+        if T::IS_REAL {
+            // One run, since a chain must not be broken.
+            let range = start + union.from..start + union.to;
+            call.v()
+                .one_run(head.batch, head.kv_head, range, &mut self.spare, |rows| {
+                    if let Some(v) = T::as_real(rows) {
+                        weigh(v);
+                    }
+                });
+        } else {
+            // What some of the rows see of what all do.
+            let all = Span::union(&self.spans);
+            let keys = block * BLOCK + all.from..block * BLOCK + all.to;
+            let v = widened(packed, &mut self.v, keys, call.v().width());
+            weigh(v.part(union.from - all.from..union.to - all.from));
+        }
     }
 }
 
@@ -119,11 +132,11 @@ impl<T: Float> Scratch<T> {
 /// dropped keys have p = 0, but their values are not read.
 fn weigh_kept<T: Float>(
     call: &Call<'_, T>,
-    p: &[T],
+    p: &[T::Real],
     kept: &[bool; BLOCK],
     keys: Span,
-    v: Rows<'_, T>,
-    sums: &mut [T],
+    v: Rows<'_, T::Real>,
+    sums: &mut [T::Real],
 ) {
     let mut start = Start::Zero;
     let mut from = keys.from;

@@ -115,8 +115,8 @@ fn recompute<T: Float>(
     attention.check(inputs)?;
     part.check(inputs)?;
     let call = Call::new(attention, *inputs, options.isa()?, options.reproducible);
-    let dropped = if weigh { T::ZERO } else { T::NEG_INFINITY };
-    let mut result = Tensor::filled(&part.shape(), dropped);
+    let dropped = if weigh { 0.0 } else { f64::NEG_INFINITY };
+    let mut result = Tensor::filled(&part.shape(), T::from_f64(dropped));
     let data = result.data_mut();
     T::with_scratch(|scratch| {
         for b in part.batch.clone() {
@@ -164,6 +164,8 @@ fn block<T: Float>(
         let at = (head.batch - part.batch.start) * heads + row.head - part.heads.start;
         let at = (at * queries + row.query - part.queries.start) * row_len;
         let from = begin + first - part.keys.start;
-        data[at + from..at + from + x.len()].copy_from_slice(x);
+        for (to, &x) in data[at + from..].iter_mut().zip(x) {
+            *to = T::narrow(x);
+        }
     });
 }

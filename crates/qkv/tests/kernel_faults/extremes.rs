@@ -2,9 +2,10 @@
 
 use super::support::{Array, Gap, Layout, isas, options, same_bits};
 use super::{assert_near, column, everywhere, zeros};
+use half::{bf16, f16};
 use qkv::{
-    Attention, Bias, Error, Float, Inputs, KeyLengths, Mask, Output, Scale, Sinks, View, ViewMut,
-    forward_into, forward_with,
+    Attention, Bias, DType, Error, Float, Inputs, KeyLengths, Mask, Output, Scale, Sinks, View,
+    ViewMut, forward_into, forward_with,
 };
 
 /// What `T` gives on all instruction sets and one or two threads.
@@ -26,6 +27,8 @@ fn each<T: Float>(
 fn a_million_keys() {
     a_million_keys_of::<f32>();
     a_million_keys_of::<f64>();
+    a_million_keys_of::<f16>();
+    a_million_keys_of::<bf16>();
 }
 
 fn a_million_keys_of<T: Float + Gap>() {
@@ -57,17 +60,22 @@ fn a_million_keys_of<T: Float + Gap>() {
             );
         }
     }
+    let (largest, rounding) = match T::DTYPE {
+        DType::F16 => (65504.0, 2f64.powi(-11)),
+        DType::Bf16 => (3e38, 2f64.powi(-8)),
+        DType::F32 | DType::F64 => (3e38, 1e-7),
+    };
     // One key outweighs all others, in the middle of a chunk.
-    k[777_774] = number(3e38);
+    k[777_774] = number(largest);
     for found in each(&plain, one, column(&k), column(&v)) {
         assert_eq!(found.output.data()[0].to_f64(), 2.0);
     }
-    k[777_774] = number(-3e38);
+    k[777_774] = number(-largest);
     let rest = (1.5 * keys as f64 - 2.0) / (keys as f64 - 1.0);
     for found in each(&plain, one, column(&k), column(&v)) {
         // Both are rounded to the type, the sums are exact.
         let error = (found.output.data()[0].to_f64() - rest).abs();
-        assert!(error < 2e-7, "{error}");
+        assert!(error < 2.0 * rounding, "{error}");
     }
 }
 
@@ -209,6 +217,8 @@ fn huge_strides() {
 fn views_that_overlap() {
     overlapping::<f32>();
     overlapping::<f64>();
+    overlapping::<f16>();
+    overlapping::<bf16>();
 }
 
 fn overlapping<T: Float + Gap>() {

@@ -3,6 +3,7 @@
 use super::parts::{cut_masks, draw_apart, some_queries};
 use super::support::{Array, Call, Gap, Layout, Random, isas, options, times};
 use super::{Pair, memory::join, same_row};
+use half::bf16;
 use qkv::{Attention, Cache, Causal, Float, Inputs, Isa, forward_with};
 
 /// The call with its first keys only, some of them cached.
@@ -70,6 +71,7 @@ fn a_growing_cache_equals_one_shot() {
         for (heads, kv_heads) in [(4, 2), (1, 1)] {
             growing_cache::<f32>(isa, heads, kv_heads);
             growing_cache::<f64>(isa, heads, kv_heads);
+            growing_cache::<bf16>(isa, heads, kv_heads);
         }
     }
 }

@@ -11,6 +11,7 @@ mod support;
 mod threads;
 mod weights;
 
+use half::bf16;
 use qkv::{EmptyRows, Float, Isa, Output, forward_with};
 use support::{Call, Gap, Layout, Random, isas, options, same_bits};
 
@@ -48,6 +49,7 @@ impl Pair {
         for isa in isas() {
             self.check_in::<f32>(isa);
             self.check_in::<f64>(isa);
+            self.check_in::<bf16>(isa);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::support::{Array, Call, Gap, LAYOUTS, Layout, Random, isas, options, same_bits, times};
 use super::{Pair, compute, draw};
+use half::{bf16, f16};
 use qkv::{Attention, Float, Inputs, Isa, ViewMut, forward_into, forward_with};
 
 /// Cached rows and those after them.
@@ -67,6 +68,8 @@ fn strided_output_is_written_in_place() {
         for isa in isas() {
             strided_output::<f32>(&call, isa);
             strided_output::<f64>(&call, isa);
+            strided_output::<f16>(&call, isa);
+            strided_output::<bf16>(&call, isa);
         }
     }
 }

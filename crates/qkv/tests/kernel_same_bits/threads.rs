@@ -1,6 +1,7 @@
 //! Calls large enough to be shared out, in every way that there is.
 
 use super::support::{Array, Call, Gap, Layout, Random, both_orders, isas, same_bits, times};
+use half::{bf16, f16};
 use qkv::{Causal, EmptyRows, Float, Isa, Options, forward_with};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::num::NonZeroUsize;
@@ -42,6 +43,8 @@ fn threads_change_no_bit_of_random_calls() {
         for isa in isas() {
             check::<f32>(&call, &pool, isa);
             check::<f64>(&call, &pool, isa);
+            check::<f16>(&call, &pool, isa);
+            check::<bf16>(&call, &pool, isa);
         }
     }
 }
@@ -70,6 +73,8 @@ fn threads_change_no_bit() {
             for isa in isas().filter(|&isa| isa != Isa::Portable) {
                 check::<f32>(&call, &pool, isa);
                 check::<f64>(&call, &pool, isa);
+                check::<f16>(&call, &pool, isa);
+                check::<bf16>(&call, &pool, isa);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::draw;
 use super::support::{Array, Call, Gap, Layout, Random, any_part, isas, options, same_bits, times};
+use half::{bf16, f16};
 use qkv::{Float, Isa, Part, Scale, forward_with, scores, weights};
 
 /// The call with values of one column a key, which is 1 for that key: the output is the weights.
@@ -38,6 +39,8 @@ fn weights_are_those_of_the_forward_pass() {
         for isa in isas() {
             same_weights::<f32>(&call, isa);
             same_weights::<f64>(&call, isa);
+            same_weights::<f16>(&call, isa);
+            same_weights::<bf16>(&call, isa);
         }
     }
 }
@@ -93,6 +96,8 @@ fn scores_are_those_of_the_forward_pass() {
         for isa in isas() {
             same_scores::<f32>(&call, &only, key, isa);
             same_scores::<f64>(&call, &only, key, isa);
+            same_scores::<f16>(&call, &only, key, isa);
+            same_scores::<bf16>(&call, &only, key, isa);
         }
     }
 }
@@ -107,9 +112,9 @@ fn same_scores<T: Float + Gap>(call: &Call, only: &Call, key: usize, isa: Isa) {
     };
     let scores = scores(&call.attention(&typed), &inputs, &options, &part).unwrap();
     for (score, lse) in scores.data().iter().zip(forward.lse.data()) {
-        let score = score.to_f64();
+        let (score, lse) = (score.to_f64(), T::from_f64(*lse).to_f64());
         assert!(
-            score == *lse || score.is_nan() && lse.is_nan(),
+            score == lse || score.is_nan() && lse.is_nan(),
             "{isa:?} {:?} key {key}: {score:e} {lse:e} {}",
             T::DTYPE,
             call.describe()
@@ -127,6 +132,8 @@ fn a_part_equals_the_same_of_the_whole() {
         for isa in isas() {
             same_part::<f32>(&call, &some, isa);
             same_part::<f64>(&call, &some, isa);
+            same_part::<f16>(&call, &some, isa);
+            same_part::<bf16>(&call, &some, isa);
         }
     }
 }

@@ -76,6 +76,18 @@ impl Call {
         arrays.flat_map(|array| &array.data).all(|x| x.is_finite())
     }
 
+    /// The same call with numbers that a type has.
+    pub fn rounded<T: Element>(&self) -> Call {
+        let round = |array: &Array<f64>| array.map(Layout::Plain, |x| T::from_f64(x).to_f64());
+        Call {
+            q: round(&self.q),
+            k: round(&self.k),
+            v: round(&self.v),
+            past: self.past.as_ref().map(|(k, v)| (round(k), round(v))),
+            ..self.clone()
+        }
+    }
+
     /// The arrays in a type; the layouts are those of q, k and v, and the other way round of what
     /// is cached.
     pub fn typed<T: Element + Gap>(&self, layouts: [Layout; 3]) -> Typed<T> {

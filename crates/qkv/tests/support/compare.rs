@@ -18,6 +18,8 @@ struct Row {
     score: f64,
     /// The largest |value| of a kept key, with dropout's factor.
     value: f64,
+    /// Σ weight·|value| of each column.
+    sizes: Vec<f64>,
 }
 
 /// Keys or values, the cached ones first, row-major.
@@ -47,6 +49,7 @@ impl Expected {
         let mut rows = Vec::new();
         let result = definition::for_each_row(&attention, &inputs, |b, h, i, row| {
             let (mut score, mut value) = (0.0_f64, 0.0_f64);
+            let mut sizes = vec![0.0; inputs.value_dim()];
             let g = inputs.kv_head(h);
             let of_q = q.position([b, h, i, 0]);
             for j in (0..row.kept.len()).filter(|&j| row.kept[j]) {
@@ -63,14 +66,17 @@ impl Expected {
                 score = score.max(sum);
                 let of_v = v.position([b, g, j, 0]);
                 let values = v.data[of_v..of_v + inputs.value_dim()].iter();
-                let finite = values.filter(|x| x.is_finite());
-                value = finite.fold(value, |a, x| a.max(x.abs() / kept_share));
+                for (size, x) in sizes.iter_mut().zip(values).filter(|(_, x)| x.is_finite()) {
+                    value = value.max(x.abs() / kept_share);
+                    *size += row.dropped[j] * x.abs();
+                }
             }
             rows.push(Row {
                 output: row.output,
                 lse: row.lse,
                 score,
                 value,
+                sizes,
             });
         });
         Expected { result, rows }
@@ -112,6 +118,28 @@ impl Expected {
         Ok(())
     }
 
+    /// The largest error of column c: a share of the largest value. In half precision, where that
+    /// would hide faults, of what is summed: each weight is off by no more than the share.
+    fn most<T: Element>(
+        &self,
+        call: &Call,
+        (share, most): (f64, f64),
+        sizes: &[f64],
+        c: usize,
+    ) -> f64 {
+        // Weights that underflow, and the smallest number that an output may be.
+        let smallest = match T::DTYPE {
+            DType::F16 => 2f64.powi(-24),
+            DType::Bf16 => 2f64.powi(-126),
+            DType::F32 | DType::F64 => return most,
+        };
+        if share >= 2.0 {
+            return most; // cut off
+        }
+        let lost = call.keys() as f64 * 2f64.powi(-126) / share;
+        (share * sizes[c] + lost * most + smallest).min(most.max(smallest))
+    }
+
     /// Adds the largest error over the bound of each row to `ratios`; says what is wrong.
     fn difference<T: Float>(
         &self,
@@ -140,6 +168,7 @@ impl Expected {
             let output = &found.output.data()[n * width..][..width];
             for (c, (x, &y)) in output.iter().zip(&row.output).enumerate() {
                 let x = x.to_f64();
+                let most = self.most::<T>(call, (share, most), &row.sizes, c);
                 let error = (x - y).abs();
                 let fits = if y.is_finite() {
                     error <= most
@@ -149,16 +178,20 @@ impl Expected {
                 if !fits {
                     return Err(format!("row {n} column {c} is {x:e}, not {y:e} ± {most:e}"));
                 }
-                worst = worst.max(error);
+                worst = worst.max(if most > 0.0 { error / most } else { 0.0 });
             }
             let (x, y) = (found.lse.data()[n], row.lse);
+            let share = match T::DTYPE {
+                DType::F64 => share,
+                _ => bound(DType::F32, call.q.shape[3], call.keys(), row.score),
+            };
             // Where the bound is cut off at 2, it says nothing about lse.
             let near = x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= share;
             if !near && (share < 2.0 || x.is_finite() != y.is_finite()) {
                 return Err(format!("lse {n} is {x:e}, not {y:e} ± {share:e}"));
             }
             if share < 2.0 && row.value > 0.0 && worst.is_finite() {
-                ratios.push((worst / most) as f32);
+                ratios.push(worst as f32);
             }
         }
         Ok(())

@@ -15,6 +15,7 @@ pub use counts::Counts;
 pub use draw::LENGTHS;
 pub use random::Random;
 
+use half::{bf16, f16};
 use qkv::{Float, Isa, Options, Part, scores, weights};
 use std::num::NonZeroUsize;
 
@@ -65,6 +66,12 @@ pub fn check_bytes(bytes: &[u8]) -> Result<(), String> {
     let mut ratios = Ratios::default();
     expected.compare::<f32>(&call, layouts, 1, &mut ratios)?;
     expected.compare::<f64>(&call, layouts, 1, &mut ratios)?;
+    let half = call.rounded::<f16>();
+    Expected::of(&half).compare::<f16>(&half, layouts, 1, &mut ratios)?;
+    let half = call.rounded::<bf16>();
+    Expected::of(&half).compare::<bf16>(&half, layouts, 1, &mut ratios)?;
+    some_weights::<f16>(&call, layouts, &mut random);
+    some_weights::<bf16>(&call, layouts, &mut random);
     some_weights::<f32>(&call, layouts, &mut random);
     some_weights::<f64>(&call, layouts, &mut random);
     Ok(())

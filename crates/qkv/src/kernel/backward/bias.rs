@@ -6,7 +6,7 @@
 use super::super::block::{Head, Scratch};
 use super::super::forward::{blocks, lock, share};
 use super::super::options::Options;
-use super::super::real::Float;
+use super::super::real::Real;
 use super::super::simd::{BLOCK, Piece, RowFactors, STRIDE, sums_stride};
 use super::block::{Problem, Workspace, query_blocks};
 use std::ops::Range;
@@ -22,7 +22,7 @@ struct Task<'g, T> {
 }
 
 /// `out` has the shape of the bias; `rows` are all rows.
-pub(super) fn run<T: Float>(
+pub(super) fn run<T: Real>(
     problem: &Problem<'_, T>,
     options: &Options,
     rows: &[RowFactors<T>],
@@ -60,7 +60,7 @@ pub(super) fn run<T: Float>(
     });
 }
 
-fn cut<'g, T: Float>(problem: &Problem<'_, T>, mut out: Piece<'g, T>) -> Vec<Task<'g, T>> {
+fn cut<'g, T: Real>(problem: &Problem<'_, T>, mut out: Piece<'g, T>) -> Vec<Task<'g, T>> {
     let visible = &problem.call.visible;
     let all: Vec<_> = (0..visible.stretches())
         .flat_map(|s| blocks(visible.stretch(s).keys.len()).map(move |keys| (s, keys)))
@@ -86,7 +86,7 @@ fn cut<'g, T: Float>(problem: &Problem<'_, T>, mut out: Piece<'g, T>) -> Vec<Tas
 }
 
 /// What a thread works with.
-struct Sum<'s, 'p, T: Float> {
+struct Sum<'s, 'p, T: Real> {
     problem: &'s Problem<'p, T>,
     rows: &'s [RowFactors<T>],
     workspace: &'s mut Workspace<T>,
@@ -95,7 +95,7 @@ struct Sum<'s, 'p, T: Float> {
     sums: &'s mut [T],
 }
 
-impl<T: Float> Sum<'_, '_, T> {
+impl<T: Real> Sum<'_, '_, T> {
     /// Sums over all batch entries, heads and queries that use a batch entry and head of the bias,
     /// for one block of keys.
     fn block(

@@ -2,7 +2,7 @@
 
 use super::super::block::{Head, Row, Scratch, in_place, pack};
 use super::super::call::{Call, neighbours};
-use super::super::real::Float;
+use super::super::real::Real;
 use super::super::simd::{
     Across, Aligned, BLOCK, Piece, RowFactors, Rows, STRIDE, ScoreGradient, Scores, Span, Start,
     Values, packed_len, sums_stride,
@@ -30,7 +30,7 @@ pub(super) fn query_blocks(queries: Range<usize>) -> impl Iterator<Item = Range<
 }
 
 /// What stays the same during a call.
-pub(super) struct Problem<'a, T: Float> {
+pub(super) struct Problem<'a, T: Real> {
     pub(super) call: &'a Call<'a, T>,
     pub(super) saved: Saved<'a, T>,
     pub(super) grad: View<'a, T>,
@@ -61,7 +61,7 @@ pub(super) struct Workspace<T> {
     finite: bool,
 }
 
-impl<T: Float> Workspace<T> {
+impl<T: Real> Workspace<T> {
     pub(super) fn new() -> Self {
         Workspace {
             k: Aligned::default(),
@@ -93,8 +93,8 @@ impl<T: Float> Workspace<T> {
             range.clone(),
             &mut self.spare,
             |rows| {
-                (call.kernels.pack)(rows, v);
-                finite &= (call.kernels.all_finite)(rows);
+                (call.storage.pack)(rows, v);
+                finite &= (call.storage.all_finite)(rows);
             },
         );
         call.k().rows(
@@ -103,7 +103,7 @@ impl<T: Float> Workspace<T> {
             range,
             &mut self.spare,
             |rows, _| {
-                finite &= (call.kernels.all_finite)(rows);
+                finite &= (call.storage.all_finite)(rows);
             },
         );
         (self.keys, self.finite) = (keys.len(), finite);
@@ -148,7 +148,7 @@ impl<T: Float> Workspace<T> {
         };
         // What is not finite stays with the keys that are kept, unless some rows drop others.
         let drops = call.drops_single_keys() || scratch.spans.iter().any(|span| *span != union);
-        let mut finite = !drops || self.finite && (call.kernels.all_finite)(q);
+        let mut finite = !drops || self.finite && (call.storage.all_finite)(q);
         let k = self.k.get(packed_len(self.keys, d_k));
         let spans = &scratch.spans;
         (call.kernels.scores)(&Scores { q, spans, k }, x);
@@ -160,7 +160,7 @@ impl<T: Float> Workspace<T> {
         // The gradient of weights: g · v.
         let dx = self.dx.get(rows * STRIDE);
         let grad = grad_rows(problem, head, &scratch.rows, &mut self.grad);
-        finite &= !drops || (call.kernels.all_finite)(grad);
+        finite &= !drops || (call.storage.all_finite)(grad);
         let (v, spans) = (&*self.v.get(packed_len(self.keys, d_v)), &scratch.spans);
         (call.kernels.scores)(
             &Scores {
@@ -353,7 +353,7 @@ fn runs(kept: &[bool; BLOCK], within: Span) -> impl Iterator<Item = Span> {
 }
 
 /// The gradient of the output of the rows that the scratch has taken.
-fn grad_rows<'g, T: Float>(
+fn grad_rows<'g, T: Real>(
     problem: &Problem<'g, T>,
     head: Head<'_>,
     rows: &[Row],
@@ -373,7 +373,7 @@ fn grad_rows<'g, T: Float>(
 }
 
 /// Multiplies by dropout's factors.
-fn dropout<T: Float>(
+fn dropout<T: Real>(
     call: &Call<'_, T>,
     head: Head<'_>,
     (rows, spans): (&[Row], &[Span]),

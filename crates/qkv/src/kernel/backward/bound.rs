@@ -73,28 +73,42 @@ pub struct GradientBound {
 /// ```
 ///
 /// each times 1 + E for products of errors. For `f64` the definition rounds as much itself, which
-/// doubles them. It holds where [`bound`](crate::bound) does and no product of these overflows.
+/// doubles them. Half precision computes in `f32` from the output that it has rounded, so that of
+/// the ε the one of delta is that of its own `bound`, and rounds each gradient once: with h = 2⁻¹¹
+/// (`f16`) or 2⁻⁸ (`bf16`) a share of h of its size and of its error more, where sizes are at most
+/// 2·|scale|·|k|·G, 2·|scale|·|q|·G·n, m·|g|·n, 2·G·n and G·n, and 2⁻²⁵ where that is subnormal in
+/// `f16`. It holds where [`bound`](crate::bound) does and no product of these overflows.
 pub fn gradient_bound(dtype: DType, sizes: &GradientSizes) -> GradientBound {
     let (u, roundings) = match dtype {
         DType::F64 => (2f64.powi(-53), 2.0),
         _ => (2f64.powi(-24), 1.0),
     };
-    let e = bound(dtype, sizes.head_dim, sizes.keys, sizes.largest_score);
+    let bound = |dtype| bound(dtype, sizes.head_dim, sizes.keys, sizes.largest_score);
+    let of_output = bound(dtype);
+    let (e, h, least) = match dtype {
+        DType::F16 => (bound(DType::F32), 2f64.powi(-11), 2f64.powi(-25)),
+        DType::Bf16 => (bound(DType::F32), 2f64.powi(-8), 2f64.powi(-134)),
+        DType::F32 | DType::F64 => (of_output, 0.0, 0.0),
+    };
     let share = 1.0 / (1.0 - sizes.dropout);
     let g = share * sizes.value_dim as f64 * sizes.grad * sizes.v;
     let capped = sizes.softcap.map_or(0.0, |cap| {
         4.0 * u * (sizes.head_dim as f64 + 8.0) * (sizes.largest_score / cap + 1.0)
     });
-    let each = 5.0 * e + (sizes.value_dim as f64 + 16.0) * u + capped;
+    let each = 4.0 * e + of_output + (sizes.value_dim as f64 + 16.0) * u + capped;
     let all = roundings * (1.0 + each);
     let chain = |n: f64| each + 2.0 * (n + 4.0) * u;
     let (keys, rows) = (sizes.keys as f64, sizes.rows as f64);
     let (bias, sinks) = (sizes.bias_terms as f64, sizes.sink_terms as f64);
+    let rounded = |size: f64, share: f64| {
+        let error = all * size * share;
+        error + h * (2.0 * size + error) + least
+    };
     GradientBound {
-        q: all * sizes.scale * sizes.k * g * chain(keys),
-        k: all * sizes.scale * sizes.q * g * rows * chain(rows),
-        v: all * share * sizes.grad * rows * (2.0 * e + (rows + 4.0) * u),
-        bias: all * g * bias * chain(bias),
-        sinks: all * g * sinks * (3.0 * e + (sinks + 8.0) * u),
+        q: rounded(sizes.scale * sizes.k * g, chain(keys)),
+        k: rounded(sizes.scale * sizes.q * g * rows, chain(rows)),
+        v: rounded(share * sizes.grad * rows, 2.0 * e + (rows + 4.0) * u),
+        bias: rounded(g * bias, chain(bias)),
+        sinks: rounded(g * sinks, 2.0 * e + of_output + (sinks + 8.0) * u),
     }
 }

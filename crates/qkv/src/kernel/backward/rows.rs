@@ -1,14 +1,14 @@
 //! What the backward pass needs to know of each row before it begins.
 
 use super::super::call::{Call, neighbours};
-use super::super::real::Float;
+use super::super::real::Real;
 use super::super::simd::RowFactors;
 use super::Saved;
 use crate::view::View;
 
 /// Fills in the rows of one batch entry's key and value head: all queries of its first head, then
 /// of the next.
-pub(super) fn fill<T: Float>(
+pub(super) fn fill<T: Real>(
     call: &Call<'_, T>,
     saved: Saved<'_, T>,
     grad: View<'_, T>,
@@ -31,7 +31,7 @@ pub(super) fn fill<T: Float>(
 }
 
 /// Of a row that keeps no key: it has no gradient.
-pub(super) fn nothing<T: Float>() -> RowFactors<T> {
+pub(super) fn nothing<T: Real>() -> RowFactors<T> {
     RowFactors {
         shift: T::ZERO,
         factor: T::ZERO,
@@ -39,7 +39,7 @@ pub(super) fn nothing<T: Float>() -> RowFactors<T> {
     }
 }
 
-fn factors<T: Float>(
+fn factors<T: Real>(
     call: &Call<'_, T>,
     lse: f64,
     sink: Option<f64>,
@@ -77,7 +77,7 @@ fn exp(x: f64) -> f64 {
 const LANES: usize = 8;
 
 /// a · b of one row, in `f64`.
-fn product<T: Float>(a: View<'_, T>, b: View<'_, T>, [batch, head, i]: [usize; 3]) -> f64 {
+fn product<T: Real>(a: View<'_, T>, b: View<'_, T>, [batch, head, i]: [usize; 3]) -> f64 {
     let width = a.shape()[3];
     let mut sums = [0.0; LANES];
     if let Some(a) = neighbours(&a, batch, head, i..i + 1)
@@ -98,7 +98,7 @@ fn product<T: Float>(a: View<'_, T>, b: View<'_, T>, [batch, head, i]: [usize; 3
 }
 
 /// The gradient of each sink, −Σ (weight of the sink)·delta over the rows of its head, to `give`.
-pub(super) fn sinks<T: Float>(
+pub(super) fn sinks<T: Real>(
     call: &Call<'_, T>,
     lse: &[f64],
     rows: &[RowFactors<T>],

@@ -8,7 +8,7 @@
 use super::super::block::{Head, Scratch};
 use super::super::forward::{blocks, lock, share};
 use super::super::options::Options;
-use super::super::real::Float;
+use super::super::real::Real;
 use super::super::simd::{Aligned, BLOCK, Give, Piece, RowFactors, sums_stride};
 use super::super::visible::{Sight, Stretch};
 use super::block::{Problem, Workspace, query_blocks};
@@ -50,7 +50,7 @@ struct Group<'g, T> {
 }
 
 /// Computes the gradients of q, k and v, and fills in `rows`.
-pub(super) fn run<T: Float>(
+pub(super) fn run<T: Real>(
     problem: &Problem<'_, T>,
     options: &Options,
     rows: &mut [RowFactors<T>],
@@ -145,7 +145,7 @@ pub(super) fn run<T: Float>(
 }
 
 /// Cuts the gradients into blocks.
-fn cut<'g, T: Float>(
+fn cut<'g, T: Real>(
     problem: &Problem<'_, T>,
     stretches: &[Stretch],
     [mut q, mut k, mut v]: [Piece<'g, T>; 3],
@@ -172,7 +172,7 @@ fn cut<'g, T: Float>(
 }
 
 /// The queries of one head. Those that see nothing are done.
-fn cut_queries<'g, T: Float>(
+fn cut_queries<'g, T: Real>(
     problem: &Problem<'_, T>,
     stretches: &[Stretch],
     (batch, head): (usize, usize),
@@ -216,7 +216,7 @@ fn seen(sights: impl Iterator<Item = Sight>) -> Range<usize> {
 }
 
 /// The keys of one head.
-fn cut_keys<'g, T: Float>(
+fn cut_keys<'g, T: Real>(
     stretches: &[Stretch],
     mut k: Piece<'g, T>,
     mut v: Piece<'g, T>,
@@ -236,7 +236,7 @@ fn cut_keys<'g, T: Float>(
 }
 
 /// What a thread works with.
-struct Work<'w, 'p, T: Float> {
+struct Work<'w, 'p, T: Real> {
     problem: &'w Problem<'p, T>,
     /// Of the group.
     rows: &'w [RowFactors<T>],
@@ -244,7 +244,7 @@ struct Work<'w, 'p, T: Float> {
     scratch: &'w mut Scratch<T>,
 }
 
-impl<T: Float> Work<'_, '_, T> {
+impl<T: Real> Work<'_, '_, T> {
     /// One block of keys against all queries that see it.
     fn key_block(
         &mut self,
@@ -294,11 +294,11 @@ impl<T: Float> Work<'_, '_, T> {
     }
 }
 
-impl<T: Float> Problem<'_, T> {
+impl<T: Real> Problem<'_, T> {
     /// Sums to where they belong.
     pub(super) fn give(&self, sums: &[T], factor: T, to: &mut Piece<'_, T>) {
         let add = self.add;
-        (self.call.kernels.give)(&Give { sums, factor, add }, to);
+        (self.call.storage.give)(&Give { sums, factor, add }, to);
     }
 
     /// What nothing adds to.

@@ -13,6 +13,42 @@ impl F32x8 {
     /// 2 to this power is already taken as 0.
     const LOWEST: f32 = -127.0;
 
+    #[inline(always)]
+    pub(super) unsafe fn widen_f16(from: *const u16) -> Self {
+        unsafe { F32x8(_mm256_cvtph_ps(_mm_loadu_si128(from.cast()))) }
+    }
+    #[inline(always)]
+    pub(super) unsafe fn narrow_f16(self, to: *mut u16) {
+        unsafe {
+            let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0);
+            _mm_storeu_si128(to.cast(), rounded);
+        }
+    }
+    #[inline(always)]
+    pub(super) unsafe fn widen_bf16(from: *const u16) -> Self {
+        unsafe {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            F32x8(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide)))
+        }
+    }
+    #[inline(always)]
+    pub(super) unsafe fn narrow_bf16(self, to: *mut u16) {
+        unsafe {
+            let bits = _mm256_castps_si256(self.0);
+            let upper = _mm256_srli_epi32::<16>(bits);
+            let odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+            let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+            let rounded = _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half));
+            let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(self.0, self.0);
+            let quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+            let rounded = _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(nan));
+            // The two quarters of each half, then the halves side by side.
+            let packed = _mm256_packus_epi32(rounded, rounded);
+            let packed = _mm256_permute4x64_epi64::<0b1000>(packed);
+            _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+        }
+    }
+
     /// All bits set in the lanes from ≤ lane < to.
     #[inline(always)]
     unsafe fn lanes(from: usize, to: usize) -> __m256i {

@@ -60,6 +60,43 @@ unsafe fn kept_bits(from: *const bool, n: usize, kept: bool) -> u16 {
     }
 }
 
+impl F32x16 {
+    #[inline(always)]
+    pub(super) unsafe fn widen_f16(from: *const u16) -> Self {
+        unsafe { F32x16(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) }
+    }
+    #[inline(always)]
+    pub(super) unsafe fn narrow_f16(self, to: *mut u16) {
+        unsafe {
+            let rounded =
+                _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0);
+            _mm256_storeu_si256(to.cast(), rounded);
+        }
+    }
+    #[inline(always)]
+    pub(super) unsafe fn widen_bf16(from: *const u16) -> Self {
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            F32x16(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
+        }
+    }
+    /// Not by the instruction for it, which makes subnormal numbers 0.
+    #[inline(always)]
+    pub(super) unsafe fn narrow_bf16(self, to: *mut u16) {
+        unsafe {
+            let bits = _mm512_castps_si512(self.0);
+            let upper = _mm512_srli_epi32::<16>(bits);
+            let odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+            let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, half));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, self.0);
+            let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
+            let rounded = _mm512_mask_mov_epi32(rounded, nan, quiet);
+            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(rounded));
+        }
+    }
+}
+
 impl Vector for F32x16 {
     type T = f32;
     const LANES: usize = 16;

@@ -7,17 +7,17 @@
 //! Sixteen chains along d, then a tree: keys are read as they lie, while one chain in the order of
 //! d needs them turned, which is most of the work if a single query uses them.
 
-use super::super::real::Real;
+use super::super::real::{Real, Stored};
+use super::convert::Holds;
 use super::pack::TILE;
 use super::rows::Rows;
 use super::softmax::across;
-use super::vector::Vector;
 use super::{BLOCK, STRIDE, Span};
 
 /// What to compute.
-pub struct Dots<'a, T> {
+pub struct Dots<'a, T: Stored> {
     /// The queries.
-    pub q: Rows<'a, T>,
+    pub q: Rows<'a, T::Real>,
     /// Which keys of the block each query needs.
     pub spans: &'a [Span],
     /// The keys of the block that `k` holds.
@@ -35,7 +35,10 @@ const AHEAD: isize = 32;
 /// # Panics
 /// If an argument is shorter than the spans need.
 #[inline(always)]
-pub(super) unsafe fn run<V: Vector>(args: &Dots<'_, V::T>, out: &mut [V::T]) {
+pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(
+    args: &Dots<'_, E>,
+    out: &mut [V::T],
+) {
     let (rows, width) = (args.q.count(), args.q.width());
     assert!(args.k.width() == width && args.keys.to <= BLOCK);
     assert!(args.spans.len() == rows && args.k.count() >= args.keys.len());
@@ -56,7 +59,7 @@ pub(super) unsafe fn run<V: Vector>(args: &Dots<'_, V::T>, out: &mut [V::T]) {
                         .k
                         .pointer()
                         .wrapping_offset(row as isize * args.k.stride());
-                    dot::<V>(
+                    dot::<V, E>(
                         q,
                         k,
                         width,
@@ -74,11 +77,11 @@ pub(super) unsafe fn run<V: Vector>(args: &Dots<'_, V::T>, out: &mut [V::T]) {
 
 /// Sixteen sums, for a mod 16; meanwhile asks for the row at `ahead`.
 #[inline(always)]
-unsafe fn dot<V: Vector>(
+unsafe fn dot<V: Holds<E>, E: Stored<Real = V::T>>(
     q: *const V::T,
-    k: *const V::T,
+    k: *const E,
     width: usize,
-    ahead: *const V::T,
+    ahead: *const E,
     sums: &mut [V::T; TILE],
 ) {
     unsafe {
@@ -89,13 +92,13 @@ unsafe fn dot<V: Vector>(
             while d < width {
                 let n = V::LANES.min(width - d);
                 let (x, y) = if n == V::LANES {
-                    (V::load(q.add(d)), V::load(k.add(d)))
+                    (V::load(q.add(d)), V::widen(k.add(d)))
                 } else {
-                    (V::load_first(q.add(d), n), V::load_first(k.add(d), n))
+                    (V::load_first(q.add(d), n), V::widen_first(k.add(d), n))
                 };
                 sum = x.fma(y, sum);
-                if d * size_of::<V::T>() % 64 == 0 {
-                    V::prefetch(ahead.wrapping_add(d));
+                if (d * size_of::<E>()).is_multiple_of(64) {
+                    V::prefetch(ahead.wrapping_add(d).cast());
                 }
                 d += TILE;
             }

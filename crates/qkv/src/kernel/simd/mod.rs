@@ -9,6 +9,7 @@
 //! | `vector` | one register; exp and tanh on it |
 //! | `avx512`, `avx2`, `portable` | registers of an instruction set |
 //! | `pack`, `scores`, `bend`, `softmax`, `values` | the stages, for any register |
+//! | `convert` | numbers that lie in memory in another format |
 //! | `dots` | scores of very few queries, summed in another order |
 //! | `gradient`, `across` | the stages of the backward pass besides |
 //! | `piece` | arrays cut into parts for threads; where sums go |
@@ -25,6 +26,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod bend;
+mod convert;
 mod dots;
 mod gradient;
 mod limit;
@@ -154,7 +156,7 @@ fn prefetch_at<T, const NOW: bool>(at: *const T, count: usize) {
 pub enum Isa {
     /// Plain Rust, for any processor.
     Portable,
-    /// AVX2 and FMA.
+    /// AVX2, FMA and F16C.
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
@@ -169,7 +171,11 @@ impl Isa {
         match self {
             Isa::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Isa::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => {
                 is_x86_feature_detected!("avx512f")
@@ -183,16 +189,10 @@ impl Isa {
     }
 }
 
-/// The stages for one number type and instruction set.
+/// The stages for one number type that is computed in, and one instruction set.
 pub struct Kernels<T: 'static> {
-    /// Packs keys into tiles of [`TILE`]; see `pack`.
-    pub pack: fn(Rows<'_, T>, &mut [T]),
-    /// Whether no number is infinite or NaN.
-    pub all_finite: fn(Rows<'_, T>) -> bool,
     /// Scores of a block; see `scores`.
     pub scores: fn(&Scores<'_, T>, &mut [T]),
-    /// Scores of very few queries in another order; see `dots`.
-    pub dots: fn(&Dots<'_, T>, &mut [T]),
     /// Scale, softcap, biases and masks of one row; see [`Bend`].
     pub bend: fn(&Bend<'_, T>, &mut [T]),
     /// Maxima of a block; see `softmax`.
@@ -211,12 +211,8 @@ pub struct Kernels<T: 'static> {
     pub gradient: fn(&mut ScoreGradient<'_, T>),
     /// Sums over the queries of a block; see `across`.
     pub across: fn(&Across<'_, T>, &mut [T]),
-    /// Sums to where they belong; see `piece`.
-    pub give: fn(&Give<'_, T>, &mut Piece<'_, T>),
     /// sums = fma(other, b, a·sums).
     pub add: fn(&mut [T], T, &[T], T),
-    /// Rows of the output = factors·sums; see `values`.
-    pub finish: fn(&[T], &[T], RowsMut<'_, T>),
     /// Natural logarithms; see `logarithm`.
     pub logarithms: fn(&mut [f64]),
     /// Nothing but multiply-adds; see `limit`.
@@ -229,10 +225,7 @@ macro_rules! kernels {
     ($name:ident, $v:ty, $t:ty, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal, $stream:literal) => {
         static $name: Kernels<$t> = {
             kernels!(@each $(#[$feature])*,
-                fn pack(rows: Rows<'_, $t>, out: &mut [$t]) -> () = pack::run::<$v>;
-                fn all_finite(rows: Rows<'_, $t>) -> bool = pack::all_finite::<$v>;
                 fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$v, $sr, $sn>;
-                fn dots(args: &Dots<'_, $t>, out: &mut [$t]) -> () = dots::run::<$v>;
                 fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = bend::bend::<$v>;
                 fn maxima(args: &mut Softmax<'_, $t>, edit: Edit<'_, $t>, corrections: &mut [$t]) -> () =
                     softmax::maxima::<$v, $vr>;
@@ -243,9 +236,7 @@ macro_rules! kernels {
                     values::run::<$v, $vr, $vn, $stream>;
                 fn gradient(args: &mut ScoreGradient<'_, $t>) -> () = gradient::run::<$v>;
                 fn across(args: &Across<'_, $t>, sums: &mut [$t]) -> () = across::run::<$v, $vr, $vn>;
-                fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $t>) -> () = piece::give::<$v>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
-                fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $t>) -> () = values::finish::<$v>;
                 fn logarithms(numbers: &mut [f64]) -> () = logarithm::run;
                 fn burn(rounds: usize) -> u64 = limit::run::<$v>;
             );
@@ -261,8 +252,8 @@ macro_rules! kernels {
                 weigh(Some(softmax), args, sums);
             }
             Kernels {
-                pack, all_finite, scores, dots, bend, maxima, exponentials, correction, totals,
-                values, exponentials_and_values, gradient, across, give, add, finish, logarithms, burn,
+                scores, bend, maxima, exponentials, correction, totals, values,
+                exponentials_and_values, gradient, across, add, logarithms, burn,
             }
         };
     };
@@ -291,9 +282,9 @@ macro_rules! kernels {
 kernels!(PORTABLE_F32, portable::Four<f32>, f32, , 4 x 2, 4 x 2, 1);
 kernels!(PORTABLE_F64, portable::Four<f64>, f64, , 4 x 2, 4 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2_F32, avx2::F32x8, f32, #[target_feature(enable = "avx2,fma")], 6 x 2, 6 x 2, 1);
+kernels!(AVX2_F32, avx2::F32x8, f32, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2_F64, avx2::F64x4, f64, #[target_feature(enable = "avx2,fma")], 6 x 2, 6 x 2, 1);
+kernels!(AVX2_F64, avx2::F64x4, f64, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX512_F32, avx512::F32x16, f32,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 6 x 4, 6 x 4, 2);
@@ -301,20 +292,5 @@ kernels!(AVX512_F32, avx512::F32x16, f32,
 kernels!(AVX512_F64, avx512::F64x8, f64,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4, 2);
 
-/// The table of an instruction set; the portable one where the processor does not have it.
-macro_rules! choose {
-    ($name:ident, $t:ty, $portable:ident, $avx2:ident, $avx512:ident) => {
-        /// The kernels of `isa`, or the portable ones if this processor does not have it.
-        pub fn $name(isa: Isa) -> &'static Kernels<$t> {
-            match isa {
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 if isa.available() => &$avx512,
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 if isa.available() => &$avx2,
-                _ => &$portable,
-            }
-        }
-    };
-}
-choose!(kernels_f32, f32, PORTABLE_F32, AVX2_F32, AVX512_F32);
-choose!(kernels_f64, f64, PORTABLE_F64, AVX2_F64, AVX512_F64);
+mod storage;
+pub use storage::{Storage, storage_bf16, storage_f16, storage_f32, storage_f64};

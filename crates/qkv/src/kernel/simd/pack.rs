@@ -2,9 +2,9 @@
 //!
 //! Sixteen keys make a tile: `tile[d·16 + key]`. A block of keys is its tiles one after the other.
 
-use super::super::real::Real;
+use super::super::real::{Real, Stored};
+use super::convert::Holds;
 use super::rows::Rows;
-use super::vector::Vector;
 
 /// Keys of a tile, whatever the number type and instruction set.
 pub const TILE: usize = 16;
@@ -23,13 +23,13 @@ pub fn packed_len(keys: usize, width: usize) -> usize {
 /// # Panics
 /// If `out` is shorter than the tiles.
 #[inline(always)]
-pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
+pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(rows: Rows<'_, E>, out: &mut [V::T]) {
     let width = rows.width();
     let full = rows.count() / TILE;
     assert!(out.len() >= packed_len(rows.count(), width));
     // What is asked for ahead: the lines of as many rows as a tile has, in the order of memory and
     // evenly spaced. Rows without gaps are one long row.
-    let line = 64 / size_of::<V::T>();
+    let line = 64 / size_of::<E>();
     let (long, lines) = if rows.stride() == width as isize {
         (TILE, TILE * width / line)
     } else {
@@ -56,7 +56,7 @@ pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
                     // Half of it before and half after, since many at once wait for one another.
                     let mut ask = |count: usize| {
                         for _ in 0..count {
-                            V::prefetch(ahead);
+                            V::prefetch(ahead.cast());
                             ahead = ahead.wrapping_add(line);
                             left -= 1;
                             if left == 0 {
@@ -66,7 +66,7 @@ pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
                         }
                     };
                     ask(at_once / 2);
-                    V::turn(from, rows.stride(), columns, to);
+                    V::turn_wide(from, rows.stride(), columns, to);
                     ask(at_once - at_once / 2);
                 }
                 lane += V::LANES;
@@ -80,7 +80,7 @@ pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
         out.fill(V::T::ZERO);
         for lane in 0..left {
             for (d, &x) in rows.row(full * TILE + lane).iter().enumerate() {
-                out[d * TILE + lane] = x;
+                out[d * TILE + lane] = x.widen();
             }
         }
     }
@@ -88,7 +88,7 @@ pub(super) unsafe fn run<V: Vector>(rows: Rows<'_, V::T>, out: &mut [V::T]) {
 
 /// Whether no number is infinite or NaN.
 #[inline(always)]
-pub(super) unsafe fn all_finite<V: Vector>(rows: Rows<'_, V::T>) -> bool {
+pub(super) unsafe fn all_finite<V: Holds<E>, E: Stored<Real = V::T>>(rows: Rows<'_, E>) -> bool {
     // SAFETY: every load lies in a row; `run` by which this is called enables the instructions.
     unsafe {
         let zero = V::splat(V::T::ZERO);
@@ -99,9 +99,9 @@ pub(super) unsafe fn all_finite<V: Vector>(rows: Rows<'_, V::T>) -> bool {
             while at < row.len() {
                 let n = V::LANES.min(row.len() - at);
                 let x = if n == V::LANES {
-                    V::load(row.as_ptr().add(at))
+                    V::widen(row.as_ptr().add(at))
                 } else {
-                    V::load_first(row.as_ptr().add(at), n)
+                    V::widen_first(row.as_ptr().add(at), n)
                 };
                 let sum = &mut sums[at / V::LANES % 4];
                 *sum = x.fma(zero, *sum);

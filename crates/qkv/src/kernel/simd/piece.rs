@@ -1,8 +1,8 @@
 //! Parts of an array that threads write apart from one another, and sums on their way there.
 
-use super::super::real::Real;
+use super::super::real::{Real, Stored};
+use super::convert::Holds;
 use super::values::sums_stride;
-use super::vector::Vector;
 use crate::view_mut::ViewMut;
 use std::marker::PhantomData;
 
@@ -61,12 +61,15 @@ pub struct Give<'s, T> {
     pub add: bool,
 }
 
-/// `piece = factor·sums`, with +0 for −0, or `piece += factor·sums`.
+/// `piece = factor·sums`, with +0 for −0, or `piece += factor·sums`, rounded once.
 ///
 /// # Panics
 /// If there are fewer sums than the piece has rows.
 #[inline(always)]
-pub(super) unsafe fn give<V: Vector>(args: &Give<'_, V::T>, piece: &mut Piece<'_, V::T>) {
+pub(super) unsafe fn give<V: Holds<E>, E: Stored<Real = V::T>>(
+    args: &Give<'_, V::T>,
+    piece: &mut Piece<'_, E>,
+) {
     let [batch, heads, length, width] = piece.shape;
     let stride = sums_stride(width);
     assert!(args.sums.len() >= batch * heads * length * stride);
@@ -83,12 +86,13 @@ pub(super) unsafe fn give<V: Vector>(args: &Give<'_, V::T>, piece: &mut Piece<'_
                 // loads lie in `sums`.
                 unsafe {
                     if of_c == 1 || width == 1 {
-                        row::<V>(args, from, to, width);
+                        row::<V, E>(args, from, to, width);
                     } else {
                         for c in 0..width {
                             let to = to.wrapping_offset(c as isize * of_c);
                             let x = *from.add(c) * args.factor;
-                            *to = if args.add { *to + x } else { x + V::T::ZERO };
+                            let before = if args.add { (*to).widen() } else { V::T::ZERO };
+                            *to = E::narrow(before + x);
                         }
                     }
                     from = from.add(stride);
@@ -100,25 +104,30 @@ pub(super) unsafe fn give<V: Vector>(args: &Give<'_, V::T>, piece: &mut Piece<'_
 
 /// One row of neighbouring columns.
 #[inline(always)]
-unsafe fn row<V: Vector>(args: &Give<'_, V::T>, from: *const V::T, to: *mut V::T, width: usize) {
+unsafe fn row<V: Holds<E>, E: Stored<Real = V::T>>(
+    args: &Give<'_, V::T>,
+    from: *const V::T,
+    to: *mut E,
+    width: usize,
+) {
     unsafe {
         let (factor, zero) = (V::splat(args.factor), V::splat(V::T::ZERO));
         let mut at = 0;
         while at + V::LANES <= width {
-            let before = if args.add { V::load(to.add(at)) } else { zero };
+            let before = if args.add { V::widen(to.add(at)) } else { zero };
             let x = V::load(from.add(at)).mul(factor);
-            before.add(x).store(to.add(at));
+            before.add(x).narrow(to.add(at));
             at += V::LANES;
         }
         if at < width {
             let n = width - at;
             let before = if args.add {
-                V::load_first(to.add(at), n)
+                V::widen_first(to.add(at), n)
             } else {
                 zero
             };
             let x = V::load_first(from.add(at), n).mul(factor);
-            before.add(x).store_first(to.add(at), n);
+            before.add(x).narrow_first(to.add(at), n);
         }
     }
 }

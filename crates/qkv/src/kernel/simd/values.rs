@@ -11,7 +11,8 @@
 //! A tile is some queries times some registers of columns, held in registers while its keys pass.
 //! Where the last register would be half empty, two queries share it.
 
-use super::super::real::Real;
+use super::super::real::{Real, Stored};
+use super::convert::Holds;
 use super::rows::Rows;
 use super::shared::RowsMut;
 use super::softmax::{Left, Softmax};
@@ -540,13 +541,17 @@ pub(super) unsafe fn add<V: Vector>(sums: &mut [V::T], a: V::T, other: &[V::T], 
     }
 }
 
-/// Row i of `out` = factor i · sums i, with +0 for −0, which of the two depends on what was
+/// Row i of `out` = factor i · sums i, rounded, with +0 for −0, which of the two depends on what was
 /// skipped.
 ///
 /// # Panics
 /// If there are fewer sums or factors than rows.
 #[inline(always)]
-pub(super) unsafe fn finish<V: Vector>(sums: &[V::T], factors: &[V::T], out: RowsMut<'_, V::T>) {
+pub(super) unsafe fn finish<V: Holds<E>, E: Stored<Real = V::T>>(
+    sums: &[V::T],
+    factors: &[V::T],
+    out: RowsMut<'_, E>,
+) {
     let (width, stride) = (out.width(), sums_stride(out.width()));
     assert!(sums.len() >= out.count() * stride && factors.len() >= out.count());
     for i in 0..out.count() {
@@ -557,12 +562,12 @@ pub(super) unsafe fn finish<V: Vector>(sums: &[V::T], factors: &[V::T], out: Row
             let mut at = 0;
             while at + V::LANES <= width {
                 let x = V::load(from.add(at)).mul(factor).add(zero);
-                x.store(to.add(at));
+                x.narrow(to.add(at));
                 at += V::LANES;
             }
             if at < width {
                 let x = V::load_first(from.add(at), width - at);
-                x.mul(factor).add(zero).store_first(to.add(at), width - at);
+                x.mul(factor).add(zero).narrow_first(to.add(at), width - at);
             }
         }
     }

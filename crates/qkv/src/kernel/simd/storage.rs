@@ -1,0 +1,113 @@
+//! What an instruction set does with numbers as they lie in memory, and which kernels it computes
+//! with.
+
+use super::super::real::Stored;
+use super::*;
+use half::{bf16, f16};
+
+type Finish<T> = fn(&[<T as Stored>::Real], &[<T as Stored>::Real], RowsMut<'_, T>);
+
+/// The way from the numbers of the caller to those of the kernels, and back.
+pub struct Storage<T: Stored> {
+    /// Packs keys into tiles of [`TILE`]; see `pack`.
+    pub pack: fn(Rows<'_, T>, &mut [T::Real]),
+    /// Rows one after the other, times a factor, as the kernels take them; see `convert`.
+    pub widen: fn(Rows<'_, T>, T::Real, &mut [T::Real]),
+    /// Whether no number is infinite or NaN.
+    pub all_finite: fn(Rows<'_, T>) -> bool,
+    /// Scores of very few queries in another order; see `dots`.
+    pub dots: fn(&Dots<'_, T>, &mut [T::Real]),
+    /// Rows of the output = factors·sums; see `values`.
+    pub finish: Finish<T>,
+    /// Sums to where they belong; see `piece`.
+    pub give: fn(&Give<'_, T::Real>, &mut Piece<'_, T>),
+    /// What computes.
+    pub kernels: &'static Kernels<T::Real>,
+}
+
+macro_rules! storage {
+    ($name:ident, $e:ty, $v:ty, $t:ty, $kernels:ident, $(#[$feature:meta])*) => {
+        static $name: Storage<$e> = {
+            kernels!(@each $(#[$feature])*,
+                fn pack(rows: Rows<'_, $e>, out: &mut [$t]) -> () = pack::run::<$v, $e>;
+                fn widen(rows: Rows<'_, $e>, factor: $t, out: &mut [$t]) -> () =
+                    convert::widen::<$v, $e>;
+                fn all_finite(rows: Rows<'_, $e>) -> bool = pack::all_finite::<$v, $e>;
+                fn dots(args: &Dots<'_, $e>, out: &mut [$t]) -> () = dots::run::<$v, $e>;
+                fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $e>) -> () =
+                    values::finish::<$v, $e>;
+                fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $e>) -> () =
+                    piece::give::<$v, $e>;
+            );
+            Storage { pack, widen, all_finite, dots, finish, give, kernels: &$kernels }
+        };
+    };
+}
+
+/// The tables of one number type, and which of them an instruction set takes; the portable one
+/// where the processor does not have it.
+macro_rules! all {
+    ($choose:ident, $e:ty, $t:ty, $four:ty, $eight:ty, $sixteen:ty, $portable:ident, $avx2:ident, $avx512:ident) => {
+        /// What `isa` does with these numbers, or plain Rust if this processor does not have it.
+        pub fn $choose(isa: Isa) -> &'static Storage<$e> {
+            storage!(PORTABLE, $e, $four, $t, $portable,);
+            #[cfg(target_arch = "x86_64")]
+            storage!(AVX2, $e, $eight, $t, $avx2,
+                #[target_feature(enable = "avx2,fma,f16c")]);
+            #[cfg(target_arch = "x86_64")]
+            storage!(AVX512, $e, $sixteen, $t, $avx512,
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]);
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 if isa.available() => &AVX512,
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 if isa.available() => &AVX2,
+                _ => &PORTABLE,
+            }
+        }
+    };
+}
+all!(
+    storage_f16,
+    f16,
+    f32,
+    portable::Four<f32>,
+    avx2::F32x8,
+    avx512::F32x16,
+    PORTABLE_F32,
+    AVX2_F32,
+    AVX512_F32
+);
+all!(
+    storage_bf16,
+    bf16,
+    f32,
+    portable::Four<f32>,
+    avx2::F32x8,
+    avx512::F32x16,
+    PORTABLE_F32,
+    AVX2_F32,
+    AVX512_F32
+);
+all!(
+    storage_f32,
+    f32,
+    f32,
+    portable::Four<f32>,
+    avx2::F32x8,
+    avx512::F32x16,
+    PORTABLE_F32,
+    AVX2_F32,
+    AVX512_F32
+);
+all!(
+    storage_f64,
+    f64,
+    f64,
+    portable::Four<f64>,
+    avx2::F64x4,
+    avx512::F64x8,
+    PORTABLE_F64,
+    AVX2_F64,
+    AVX512_F64
+);
