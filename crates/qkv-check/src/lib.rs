@@ -22,12 +22,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bound;
+mod claim;
+pub mod conventions;
 pub mod decode;
 mod mistake;
+mod model;
 mod next_token;
 pub mod permute;
+mod problem;
+mod recipe;
 mod recompute;
+pub mod report;
+mod search;
+mod shape;
 
+pub use claim::Claim;
+pub use conventions::Convention;
 pub use mistake::{Mistake, WrongScale};
 pub use next_token::{NextToken, next_token};
+pub use problem::Problem;
 pub use recompute::{Recomputed, contrast, recompute};
+pub use report::{Cause, Report, Verdict};
+pub use search::{Error, check};

@@ -2,6 +2,7 @@
 
 mod backward;
 mod bench;
+mod check;
 mod engine;
 mod exercise;
 mod help;
@@ -15,6 +16,7 @@ mod values;
 
 pub use backward::BackwardArgs;
 pub use bench::{BenchArgs, Dtype, MaskKind, Mode, Peer};
+pub use check::{CheckArgs, ClaimArgs};
 pub use engine::EngineArgs;
 pub use exercise::{ExerciseArgs, Problem};
 pub use inputs::{InputArgs, Layout};
@@ -54,6 +56,13 @@ pub enum Command {
     /// built-in example of two tokens is worked: Q = K = [[1,0],[0,1]], V = [[2,0],[0,4]].
     #[command(after_long_help = help::EXPLAIN, after_help = help::EXPLAIN_SHORT)]
     Explain(Box<ExplainArgs>),
+    /// Say whether somebody else's numbers are right, and if not, why
+    ///
+    /// Their scores, weights or output are compared with the right ones, with a bound that says
+    /// what rounding can do. If they differ, every known way to get attention wrong is tried, alone
+    /// and in pairs, and those that explain every number are named.
+    #[command(after_long_help = help::CHECK, after_help = help::CHECK_SHORT)]
+    Check(Box<CheckArgs>),
     /// Compute attention over files, fast
     ///
     /// softmax(scale·q·kᵀ + masks)·v of arrays in the number format that they have. Large npy and

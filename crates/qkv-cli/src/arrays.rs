@@ -2,7 +2,7 @@
 
 mod stored;
 
-pub use stored::{BiasArray, Number, Stored, common_dtype, name as dtype_name};
+pub use stored::{BiasArray, Number, Stored, common_dtype, dtype_of, name as dtype_name};
 
 use crate::args::Layout;
 use crate::error::{Error, Result};
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
     /// Numbers for the scores, in the format that they have.
     pub fn bias(&mut self, argument: &'static str, text: &str) -> Result<BiasArray> {
         let given = match self.numbers_given(argument, text)? {
-            Given::Read(array) if stored::dtype_of(&array).is_none() => Given::Read(Array {
+            Given::Read(array) if dtype_of(&array).is_none() => Given::Read(Array {
                 values: array.to_f64().map_err(Error::io(argument))?.into(),
                 ..array
             }),

@@ -1,11 +1,12 @@
 //! The command `qkv`: attention, every step of it.
 //!
-//! Exit status 0, 2 after an error, 130 after Ctrl-C. Nothing is computed here: arguments become the engine's
+//! Exit status 0, 2 after an error, 1 where `qkv check` finds a difference, 130 after Ctrl-C. Nothing is computed here: arguments become the engine's
 //! types, and its steps become text, JSON or a file.
 
 mod args;
 mod arrays;
 mod bench;
+mod check;
 mod draw;
 mod error;
 mod explain;
@@ -32,7 +33,7 @@ const LONGEST_MESSAGE: usize = 2000;
 
 fn main() -> ExitCode {
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status),
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(Error::NoCommand(help)) => {
             let _ = write!(std::io::stderr(), "{help}");
@@ -49,16 +50,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<()> {
+/// The exit status, where nothing went wrong.
+fn run() -> Result<u8> {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             return Err(Error::NoCommand(error.render().to_string()));
         }
         Err(error) if error.use_stderr() => return Err(usage::error(&error)),
-        Err(help) => return output::print(help.render().to_string().as_bytes()),
+        Err(help) => {
+            output::print(help.render().to_string().as_bytes())?;
+            return Ok(0);
+        }
     };
     match cli.command {
+        Command::Check(args) => return check::run(&args),
         Command::Explain(args) => explain::run(*args),
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args),
@@ -68,7 +74,8 @@ fn run() -> Result<()> {
             output::print(&script)
         }
         Command::Man { command } => man(command.as_deref()),
-    }
+    }?;
+    Ok(0)
 }
 
 /// The manual page of qkv or of one of its commands.

@@ -147,6 +147,17 @@ impl Target {
         }
     }
 
+    /// Writes what a check found.
+    pub fn write_check(&self, report: &qkv_check::Report, settings: &Settings) -> Result<()> {
+        match self.kind {
+            Kind::Json => {
+                let json = qkv_report::check_json(report, settings.lang);
+                self.write_bytes(format!("{json}\n").as_bytes())
+            }
+            _ => self.write_bytes(qkv_report::check_text(report, settings).as_bytes()),
+        }
+    }
+
     fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
         self.write_with(|out| out.write_all(bytes))
     }

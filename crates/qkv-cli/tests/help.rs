@@ -38,7 +38,13 @@ fn every_example_runs() {
         std::env::var("PATH").unwrap_or_default()
     );
     let mut count = 0;
-    for help in ["--help", "explain --help", "run --help", "bench --help"] {
+    for help in [
+        "--help",
+        "explain --help",
+        "check --help",
+        "run --help",
+        "bench --help",
+    ] {
         for example in examples(&qkv(help).out) {
             let output = Command::new("sh")
                 .args(["-c", &example])

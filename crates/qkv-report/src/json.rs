@@ -6,7 +6,8 @@ mod options;
 
 use crate::Subject;
 use more::Beside;
-use nested::{Nested, Number};
+use nested::Nested;
+pub(crate) use nested::Number;
 use options::{Options, options};
 use qkv::{FiniteDifference, StepName, Tensor};
 use serde::Serialize;

@@ -32,6 +32,7 @@
 //! # Ok::<(), qkv::Error>(())
 //! ```
 
+mod check;
 mod describe;
 mod entry;
 mod exercise;
@@ -51,6 +52,7 @@ mod redone;
 mod text;
 mod words;
 
+pub use check::{check_json, check_text};
 pub use exercise::{Exercise, NoExercise, Paper, exercise};
 pub use html::html;
 pub use json::{json, write_json};

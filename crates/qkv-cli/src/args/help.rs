@@ -20,6 +20,18 @@ Examples:
 
 Exit status: 0, or 2 after an error, which standard error explains.";
 
+/// After `qkv check -h`.
+pub const CHECK_SHORT: &str =
+    "ARRAY is a literal (\"1 0; 0 1\"), a file (a.npy, a.npz:name, …) or -.";
+
+/// After `qkv check --help`.
+pub const CHECK: &str = "\
+Examples:
+  Weights that were worked out by hand, and are right to the digits typed:
+    $ qkv check --q \"1 0; 0 1\" --k \"1 0; 0 1\" --v \"2 0; 0 4\" --weights \"0.67 0.33; 0.33 0.67\"
+
+Exit status: 0 where the numbers are right or only rounded, 1 where they differ, 2 after an error.";
+
 /// After `qkv explain -h`.
 pub const EXPLAIN_SHORT: &str =
     "ARRAY is a literal (\"1 0; 0 1\"), a file (a.npy, a.npz:name, …) or -; --help says more.";

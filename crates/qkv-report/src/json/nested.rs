@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// A number; what is not finite is a word.
 #[derive(Clone, Copy)]
-pub(super) struct Number(pub(super) f64);
+pub(crate) struct Number(pub(crate) f64);
 
 impl Serialize for Number {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,0 +1,137 @@
+//! One table of conventions: every way in which attention is known to be done differently.
+//!
+//! Diagnosis, presets, documentation and tests come from it. A convention has one or several
+//! variants, each of which changes decisions of a recipe; the problem says which are possible.
+
+mod bias;
+mod causal;
+mod heads;
+mod mask;
+mod position;
+mod projection;
+mod result;
+mod scale;
+mod sequence;
+mod softmax;
+
+use crate::problem::Base;
+use crate::recipe::Recipe;
+use crate::report::{Parameters, Value};
+
+/// A text in both languages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// English.
+    pub en: &'static str,
+    /// Chinese.
+    pub zh: &'static str,
+}
+
+/// One way in which somebody else's attention may differ.
+#[derive(Clone, Copy)]
+pub struct Convention {
+    /// Its name, which never changes.
+    pub id: &'static str,
+    /// What the other side did, with parameters in braces.
+    pub says: Text,
+    /// Systems that do so.
+    pub presets: &'static [&'static str],
+    /// The ways to do it in this problem; none where it means nothing.
+    pub(crate) variants: fn(&Base<'_>, &Recipe) -> Vec<Variant>,
+    /// An unknown number that is to be found.
+    pub(crate) fit: Option<Fit>,
+}
+
+/// One way to do it.
+pub(crate) struct Variant {
+    pub parameters: Parameters,
+    pub edit: Edit,
+}
+
+/// A change of a recipe.
+pub(crate) type Edit = Box<dyn Fn(&mut Recipe) + Send + Sync>;
+
+/// A number that is to be found.
+#[derive(Clone, Copy)]
+pub(crate) struct Fit {
+    /// Where to look first; none where it means nothing.
+    pub grid: fn(&Base<'_>, &Recipe) -> Vec<f64>,
+    /// Puts the number into a recipe.
+    pub set: fn(&Base<'_>, &mut Recipe, f64),
+    /// Whether only whole numbers are possible.
+    pub whole: bool,
+    /// How it is reported.
+    pub parameters: fn(&Base<'_>, &Recipe, f64) -> Parameters,
+}
+
+impl Variant {
+    fn new(edit: impl Fn(&mut Recipe) + Send + Sync + 'static) -> Variant {
+        Variant {
+            parameters: Parameters::new(),
+            edit: Box::new(edit),
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: Value) -> Variant {
+        self.parameters.insert(name, value);
+        self
+    }
+}
+
+impl Convention {
+    const fn new(
+        id: &'static str,
+        en: &'static str,
+        zh: &'static str,
+        variants: fn(&Base<'_>, &Recipe) -> Vec<Variant>,
+    ) -> Convention {
+        Convention {
+            id,
+            says: Text { en, zh },
+            presets: &[],
+            variants,
+            fit: None,
+        }
+    }
+
+    const fn presets(mut self, presets: &'static [&'static str]) -> Convention {
+        self.presets = presets;
+        self
+    }
+
+    const fn fit(mut self, fit: Fit) -> Convention {
+        self.fit = Some(fit);
+        self
+    }
+}
+
+/// One variant, or none.
+fn only(possible: bool, edit: impl Fn(&mut Recipe) + Send + Sync + 'static) -> Vec<Variant> {
+    match possible {
+        true => vec![Variant::new(edit)],
+        false => Vec::new(),
+    }
+}
+
+/// The table, simplest and most frequent first.
+pub fn table() -> impl Iterator<Item = &'static Convention> {
+    [
+        causal::TABLE,
+        mask::TABLE,
+        scale::TABLE,
+        softmax::TABLE,
+        heads::TABLE,
+        position::TABLE,
+        bias::TABLE,
+        sequence::TABLE,
+        projection::TABLE,
+        result::TABLE,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The convention of this id.
+pub fn find(id: &str) -> Option<&'static Convention> {
+    table().find(|convention| convention.id == id)
+}

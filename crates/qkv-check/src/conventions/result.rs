@@ -1,0 +1,85 @@
+//! What becomes of weights and results: dropout, lse, averages, positions too many or too few.
+
+use super::{Convention, Variant, only};
+use crate::recipe::Shown;
+
+pub(super) static TABLE: &[Convention] = &[
+    Convention::new(
+        "dropout-on",
+        "Weights are dropped at random.",
+        "权重被随机丢弃（dropout没有关闭）。",
+        |_, _| Vec::new(), // told from the numbers themselves
+    )
+    .presets(&["torch-sdpa"]),
+    Convention::new(
+        "dropout-unscaled",
+        "The weights that dropout leaves are not multiplied by 1/(1−p).",
+        "dropout后保留下来的权重没有乘1/(1−p)。",
+        |_, right| {
+            only(right.dropout.is_some(), |recipe| {
+                recipe.dropout_scaled = false;
+            })
+        },
+    ),
+    Convention::new(
+        "dropout-missing",
+        "Nothing is dropped.",
+        "没有做dropout。",
+        |_, right| only(right.dropout.is_some(), |recipe| recipe.dropout = None),
+    ),
+    Convention::new(
+        "heads-averaged",
+        "The weights are the mean over the heads.",
+        "权重对所有头取了平均。",
+        |base, _| {
+            only(base.sizes.heads > 1, |recipe| {
+                recipe.shown = Shown::Averaged
+            })
+        },
+    )
+    .presets(&["torch-mha"]),
+    Convention::new(
+        "position-extra",
+        "There is one position more in front.",
+        "最前面多了一个位置。",
+        |_, _| vec![Variant::new(|recipe| recipe.shown = Shown::ExtraFirst)],
+    ),
+    Convention::new(
+        "position-missing",
+        "The first position is missing.",
+        "缺少第一个位置。",
+        |_, _| vec![Variant::new(|recipe| recipe.shown = Shown::WithoutFirst)],
+    ),
+    Convention::new(
+        "row-shift",
+        "Each row is shifted by a constant ({shift}), which the softmax does not see.",
+        "每行整体偏移了一个常数（{shift}），softmax看不出来。",
+        |_, _| Vec::new(), // told from the numbers themselves
+    ),
+    Convention::new(
+        "lse-base-2",
+        "lse is a logarithm to base 2.",
+        "lse用的是以2为底的对数。",
+        |_, _| vec![Variant::new(|recipe| recipe.lse_base_2 = true)],
+    )
+    .presets(&["flashinfer"]),
+    Convention::new(
+        "lse-with-sink",
+        "lse includes the sink.",
+        "lse包含了sink。",
+        |_, right| only(right.sinks.is_some(), |recipe| recipe.lse_with_sink = true),
+    )
+    .presets(&["cudnn"]),
+    Convention::new(
+        "fp16-overflow",
+        "Scores beyond 65504 overflowed in half precision.",
+        "得分超过65504，在半精度下溢出了。",
+        |_, _| vec![Variant::new(|recipe| recipe.half_range = true)],
+    ),
+    Convention::new(
+        "softmax-low-precision",
+        "The softmax was worked out in {dtype}.",
+        "softmax是用{dtype}算的。",
+        |_, _| Vec::new(), // a matter of rounding, unless it goes beyond every bound
+    ),
+];

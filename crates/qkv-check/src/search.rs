@@ -1,0 +1,263 @@
+//! Whether somebody's numbers are right, and if not, which conventions explain them.
+
+mod candidates;
+mod compare;
+mod fit;
+
+use crate::bound::{Level, Work, stored_in};
+use crate::claim::Claim;
+use crate::model::Projections;
+use crate::problem::{Base, Problem};
+use crate::recipe::Recipe;
+use crate::report::{Cause, FirstDifference, Lint, Parameters, Places, Report, Verdict};
+use crate::shape::Reading;
+use compare::{Compared, compare};
+use qkv::StepName;
+use std::fmt;
+
+/// Why nothing could be checked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The problem itself is not possible.
+    Problem(qkv::Error),
+    /// Numbers whose shape fits no step, rightly or wrongly computed.
+    Shape {
+        /// Their step.
+        step: StepName,
+        /// Their shape.
+        shape: Vec<usize>,
+        /// The shape that was expected.
+        expected: Vec<usize>,
+    },
+    /// Nothing was claimed.
+    NoClaim,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Problem(error) => error.fmt(f),
+            Error::Shape {
+                step,
+                shape,
+                expected,
+            } => write!(
+                f,
+                "{step}: shape {shape:?} fits neither the right one, {expected:?}, nor that of a \
+                 known mistake; check --heads and --layout, and that it belongs to these inputs"
+            ),
+            Error::NoClaim => f.write_str(
+                "there is nothing to check; give somebody's scores, scaled, weights, output or lse",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<qkv::Error> for Error {
+    fn from(error: qkv::Error) -> Error {
+        Error::Problem(error)
+    }
+}
+
+/// What a search works on.
+pub(crate) struct Case<'a> {
+    pub base: Base<'a>,
+    pub projections: Projections,
+    pub right: Recipe,
+    pub claims: &'a [Claim],
+    /// For each claim the levels at which it may be right, from fine to coarse.
+    pub levels: Vec<Vec<Level>>,
+    /// How many of them an explanation may fit at: those of the format that the numbers are in.
+    pub allowed: usize,
+}
+
+/// Compares claims with the right answer, and if they differ, with every known way to get it wrong.
+///
+/// # Errors
+/// [`Error::Problem`] where the inputs do not fit each other, [`Error::Shape`] for numbers that
+/// belong to nothing.
+///
+/// ```
+/// use qkv::{Block, DType, StepName, Tensor};
+/// use qkv_check::{Claim, Problem, Verdict, check};
+/// let block = Block::default();
+/// let q = Tensor::new(&[1, 1, 2, 4], vec![1.0, 0.0, 2.0, 0.0, 0.0, 1.0, 0.0, -1.0])?;
+/// let v = Tensor::new(&[1, 1, 2, 1], vec![1.0, 10.0])?;
+/// let problem = Problem::Given { block: &block, q: &q, k: &q, v: &v, past: None };
+/// // Not divided by √4:
+/// let weights = |s: f64, t: f64| [s.exp() / (s.exp() + t.exp()), t.exp() / (s.exp() + t.exp())];
+/// let theirs = [weights(5.0, 0.0), weights(0.0, 2.0)].concat();
+/// let claim = Claim::new(StepName::Weights, Tensor::new(&[2, 2], theirs)?, DType::F64);
+/// let report = check(&problem, &[claim])?;
+/// assert_eq!(report.verdict, Verdict::Different);
+/// assert_eq!(report.causes[0].id(), "scale");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn check(problem: &Problem<'_>, claims: &[Claim]) -> Result<Report, Error> {
+    let base = Base::new(*problem)?;
+    let right = Recipe::new(&base);
+    if claims.is_empty() {
+        return Err(Error::NoClaim);
+    }
+    let levels: Vec<Vec<Level>> = claims.iter().map(|claim| Level::of(claim.dtype)).collect();
+    let allowed = claims.iter().map(allowed_levels).min().unwrap_or(2);
+    let case = Case {
+        base,
+        projections: Projections::default(),
+        right,
+        claims,
+        levels,
+        allowed,
+    };
+    let repeated = repeats(&case);
+    let fits: Vec<bool> = claims
+        .iter()
+        .map(|claim| Reading::new(&case.base, &case.right, claim).is_some())
+        .collect();
+    let compared = match fits.contains(&false) {
+        true => None,
+        false => compare(&case, &case.right, true),
+    };
+    let mut report = Report {
+        verdict: Verdict::Different,
+        rounding: None,
+        first_difference: None,
+        causes: Vec::new(),
+        indistinguishable: Vec::new(),
+        bound: 0.0,
+        max_abs_error: f64::INFINITY,
+        places: None,
+        lint: Vec::new(),
+    };
+    if let Some(compared) = &compared {
+        describe(&case, compared, &mut report);
+    }
+    if let Some(cause) = repeated {
+        report.verdict = Verdict::Different;
+        report.rounding = None;
+        report.causes = vec![cause];
+        return Ok(report);
+    }
+    let finest = compared.as_ref().and_then(|compared| compared.level);
+    if finest == Some(0) {
+        return Ok(report);
+    }
+    let found = candidates::search(&case, compared.as_ref(), finest.unwrap_or(usize::MAX));
+    if found.causes.is_empty() {
+        if compared.is_none() {
+            return Err(shape_error(&case, &fits));
+        }
+        return Ok(report);
+    }
+    report.verdict = Verdict::Different;
+    report.rounding = None;
+    report.causes = found.causes;
+    report.indistinguishable = found.indistinguishable;
+    Ok(report)
+}
+
+/// Levels at which an explanation may fit: those of the format that the numbers are in, or that
+/// they were in before somebody widened them.
+fn allowed_levels(claim: &Claim) -> usize {
+    let levels = Level::of(claim.dtype);
+    let stored = match claim.half_unit > 0.0 {
+        true => None,
+        false => stored_in(claim.values.data()),
+    };
+    let dtype = stored.unwrap_or(claim.dtype);
+    let last = levels.iter().rposition(|level| level.dtype == dtype);
+    last.map_or(2, |last| last + 1)
+}
+
+/// Verdict, first difference, bound and places of a comparison with the right answer.
+fn describe(case: &Case<'_>, compared: &Compared, report: &mut Report) {
+    report.max_abs_error = compared.max_abs_error;
+    report.bound = compared.largest_allowed;
+    let level = compared
+        .level
+        .map(|at| case.levels[0][at.min(case.levels[0].len() - 1)]);
+    let own = case.claims.iter().map(|claim| claim.dtype);
+    report.verdict = match level {
+        Some(level) if own.clone().any(|dtype| dtype == level.dtype) => Verdict::Equal,
+        Some(level) => {
+            report.rounding = Some(level.dtype);
+            Verdict::Rounding
+        }
+        None if compared.nothing_to_compare || compared.within_worst => Verdict::Undecided,
+        None => Verdict::Different,
+    };
+    if compared.right_is_nan {
+        report.lint.push(Lint {
+            id: "reference-nan",
+            parameters: Parameters::new(),
+        });
+    }
+    if report.verdict.agrees() {
+        return;
+    }
+    if let Some(first) = &compared.first {
+        report.bound = first.allowed;
+        report.first_difference = Some(FirstDifference {
+            step: first.step,
+            index: first.index.clone(),
+            right: first.right,
+            theirs: first.theirs,
+        });
+        report.places = Some(Places {
+            count: compared.count,
+            of: compared.of,
+            batches: compared.batches.clone(),
+            heads: compared.heads.clone(),
+            rows: compared.rows.clone(),
+            ratio: compared.ratio,
+        });
+    }
+}
+
+/// Two runs of the same that differ by more than rounding.
+fn repeats(case: &Case<'_>) -> Option<Cause> {
+    for (at, a) in case.claims.iter().enumerate() {
+        for b in &case.claims[at + 1..] {
+            if a.step != b.step || a.values.data().len() != b.values.data().len() {
+                continue;
+            }
+            let level = Level {
+                dtype: a.dtype,
+                work: Work::Kept,
+            };
+            let u = crate::bound::roundoff(level.dtype) * 64.0;
+            let largest = a.values.data().iter().fold(0.0_f64, |m, x| m.max(x.abs()));
+            let pairs = a.values.data().iter().zip(b.values.data());
+            let apart = pairs
+                .map(|(a, b)| crate::recompute::difference(*a, *b))
+                .fold(0.0, f64::max);
+            if apart > u * largest {
+                return Some(Cause {
+                    ids: vec!["dropout-on"],
+                    parameters: Parameters::new(),
+                    max_abs_error: apart,
+                });
+            }
+        }
+    }
+    None
+}
+
+fn shape_error(case: &Case<'_>, fits: &[bool]) -> Error {
+    let at = fits.iter().position(|fits| !fits).unwrap_or(0);
+    let claim = &case.claims[at];
+    let sizes = case.base.sizes;
+    let expected = match claim.step {
+        StepName::Output => vec![sizes.batch, sizes.heads, sizes.queries, sizes.value_dim],
+        StepName::Lse => vec![sizes.batch, sizes.heads, sizes.queries],
+        _ => vec![sizes.batch, sizes.heads, sizes.queries, sizes.keys],
+    };
+    Error::Shape {
+        step: claim.step,
+        shape: claim.values.shape().to_vec(),
+        expected,
+    }
+}

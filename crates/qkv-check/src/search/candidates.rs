@@ -1,0 +1,265 @@
+//! Which conventions, alone or in pairs, explain the numbers.
+
+use super::Case;
+use super::compare::{Compared, Trial, compare};
+use super::fit;
+use crate::conventions::{Convention, Variant, table};
+use crate::recipe::Recipe;
+use crate::report::{Cause, Parameters};
+use rayon::prelude::*;
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub causes: Vec<Cause>,
+    pub indistinguishable: Vec<Vec<String>>,
+}
+
+/// A hypothesis: one or several changes of the right recipe.
+pub(super) struct Hypothesis {
+    pub ids: Vec<&'static str>,
+    pub parameters: Parameters,
+    pub recipe: Recipe,
+    /// Numbers that were fitted.
+    pub fitted: usize,
+    /// Place in the table.
+    pub rank: usize,
+}
+
+/// A hypothesis that fits everything.
+struct Survivor {
+    hypothesis: Hypothesis,
+    compared: Compared,
+    level: usize,
+}
+
+/// A change of the table, with its place in it.
+struct Change {
+    rank: usize,
+    convention: &'static Convention,
+    variant: Variant,
+}
+
+/// Rows that are looked at first.
+pub(super) type Probes = Vec<(usize, usize)>;
+
+/// Explanations that fit at a finer level than `finest`, at which the right answer itself fits.
+pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -> Found {
+    let probes = probes(case, right);
+    let changes: Vec<Change> = table()
+        .enumerate()
+        .flat_map(|(rank, convention)| {
+            let variants = (convention.variants)(&case.base, &case.right);
+            variants.into_iter().map(move |variant| Change {
+                rank,
+                convention,
+                variant,
+            })
+        })
+        .collect();
+    let singles: Vec<Hypothesis> = changes.iter().map(|change| single(case, change)).collect();
+    let mut survivors = confirm(case, singles, &probes, finest);
+    if survivors.is_empty() {
+        survivors = confirm(case, fit::singles(case, &probes), &probes, finest);
+    }
+    if survivors.is_empty() {
+        let mut pairs = Vec::new();
+        for (at, a) in changes.iter().enumerate() {
+            for b in &changes[at + 1..] {
+                if a.convention.id != b.convention.id {
+                    pairs.extend(pair(case, a, b));
+                }
+            }
+        }
+        survivors = confirm(case, pairs, &probes, finest);
+    }
+    report(case, survivors)
+}
+
+fn single(case: &Case<'_>, change: &Change) -> Hypothesis {
+    let mut recipe = case.right.clone();
+    (change.variant.edit)(&mut recipe);
+    Hypothesis {
+        ids: vec![change.convention.id],
+        parameters: change.variant.parameters.clone(),
+        recipe,
+        fitted: 0,
+        rank: change.rank,
+    }
+}
+
+fn pair(case: &Case<'_>, a: &Change, b: &Change) -> Option<Hypothesis> {
+    let (mut one, mut other) = (case.right.clone(), case.right.clone());
+    (a.variant.edit)(&mut one);
+    (b.variant.edit)(&mut other);
+    let mut recipe = one.clone();
+    (b.variant.edit)(&mut recipe);
+    // One of them undoes or repeats the other.
+    if recipe == one || recipe == other || recipe == case.right {
+        return None;
+    }
+    let mut parameters = a.variant.parameters.clone();
+    parameters.extend(b.variant.parameters.clone());
+    Some(Hypothesis {
+        ids: vec![a.convention.id, b.convention.id],
+        parameters,
+        recipe,
+        fitted: 0,
+        rank: a.rank + b.rank,
+    })
+}
+
+/// Rows of each claim that tell most: the first and the last that differ, some between, and some
+/// that do not differ.
+fn probes(case: &Case<'_>, right: Option<&Compared>) -> Probes {
+    let mut probes = Vec::new();
+    for claim in 0..case.claims.len() {
+        let width = case.claims[claim]
+            .values
+            .shape()
+            .last()
+            .copied()
+            .unwrap_or(1)
+            .max(1);
+        let rows = case.claims[claim].values.data().len() / width;
+        let differing: &[usize] = right.map_or(&[], |right| &right.differing[claim]);
+        let mut own: Vec<usize> = Vec::new();
+        let mut spread = |from: &[usize], count: usize| {
+            for n in 0..count.min(from.len()) {
+                let at = from[n * (from.len() - 1) / (count.min(from.len()) - 1).max(1)];
+                if !own.contains(&at) {
+                    own.push(at);
+                }
+            }
+        };
+        spread(differing, 6);
+        let all: Vec<usize> = (0..rows).collect();
+        spread(&all, 4);
+        probes.extend(own.into_iter().map(|row| (claim, row)));
+    }
+    probes
+}
+
+/// Those that fit every number, at the finest level that any of them fits at.
+fn confirm(
+    case: &Case<'_>,
+    hypotheses: Vec<Hypothesis>,
+    probes: &Probes,
+    finest: usize,
+) -> Vec<Survivor> {
+    let likely: Vec<Hypothesis> = hypotheses
+        .into_par_iter()
+        .filter(|hypothesis| passes(case, &hypothesis.recipe, probes))
+        .collect();
+    let mut survivors: Vec<Survivor> = Vec::new();
+    for hypothesis in likely {
+        let Some(compared) = compare(case, &hypothesis.recipe, false) else {
+            continue;
+        };
+        let Some(level) = compared.level.filter(|level| *level < case.allowed) else {
+            continue;
+        };
+        if level < finest {
+            survivors.push(Survivor {
+                hypothesis,
+                compared,
+                level,
+            });
+        }
+    }
+    let best = survivors.iter().map(|survivor| survivor.level).min();
+    survivors.retain(|survivor| Some(survivor.level) == best);
+    survivors
+}
+
+/// Whether the rows that tell most fit.
+pub(super) fn passes(case: &Case<'_>, recipe: &Recipe, probes: &Probes) -> bool {
+    let Some(trial) = Trial::new(case, recipe, true) else {
+        return false;
+    };
+    let fits = |&(claim, row): &(usize, usize)| {
+        row >= trial.rows(claim) || trial.row(claim, row).level < case.allowed
+    };
+    probes.iter().all(fits)
+}
+
+/// One entry for each set of ids, the simplest first, and which of them give the same numbers.
+fn report(case: &Case<'_>, mut survivors: Vec<Survivor>) -> Found {
+    const MOST: usize = 12;
+    let quietest = survivors
+        .iter()
+        .map(|survivor| survivor.compared.noise)
+        .fold(f64::INFINITY, f64::min);
+    let noisy = |survivor: &Survivor| survivor.compared.noise > 1.2 * quietest + 1e-3;
+    survivors.sort_by_key(|survivor| {
+        let hypothesis = &survivor.hypothesis;
+        (
+            hypothesis.ids.len(),
+            hypothesis.fitted,
+            noisy(survivor),
+            hypothesis.rank,
+        )
+    });
+    let mut kept: Vec<Survivor> = Vec::new();
+    for survivor in survivors {
+        let known = kept
+            .iter()
+            .any(|kept| kept.hypothesis.ids == survivor.hypothesis.ids);
+        if !known && kept.len() < MOST {
+            kept.push(survivor);
+        }
+    }
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for at in 0..kept.len() {
+        let same = groups.iter_mut().find(|group| {
+            let (a, b) = (&kept[group[0]], &kept[at]);
+            same_numbers(case, &a.hypothesis.recipe, &b.hypothesis.recipe, a.level)
+        });
+        match same {
+            Some(group) => group.push(at),
+            None => groups.push(vec![at]),
+        }
+    }
+    let causes: Vec<Cause> = kept
+        .into_iter()
+        .map(|survivor| Cause {
+            ids: survivor.hypothesis.ids,
+            parameters: survivor.hypothesis.parameters,
+            max_abs_error: survivor.compared.max_abs_error,
+        })
+        .collect();
+    let ids = |group: &Vec<usize>| group.iter().map(|at| causes[*at].id()).collect();
+    Found {
+        indistinguishable: groups
+            .iter()
+            .filter(|group| group.len() > 1)
+            .map(ids)
+            .collect(),
+        causes,
+    }
+}
+
+/// Whether two recipes give the same numbers for this input, but for rounding.
+fn same_numbers(case: &Case<'_>, a: &Recipe, b: &Recipe, level: usize) -> bool {
+    let trials = (Trial::new(case, a, true), Trial::new(case, b, true));
+    let (Some(a), Some(b)) = trials else {
+        return false;
+    };
+    (0..case.claims.len()).all(|claim| {
+        let levels = &case.levels[claim];
+        let level = levels[level.min(levels.len() - 1)];
+        let extra = case.claims[claim].half_unit;
+        a.rows(claim) == b.rows(claim)
+            && (0..a.rows(claim)).all(|row| {
+                let rows = (a.predicted(claim, row), b.predicted(claim, row));
+                let (Some(a), Some(b)) = rows else {
+                    return matches!(rows, (None, None));
+                };
+                let near = |c: usize| {
+                    let apart = crate::recompute::difference(a.values[c], b.values[c]);
+                    apart <= level.allows(&a, c) + extra
+                };
+                a.values.len() == b.values.len() && (0..a.values.len()).all(near)
+            })
+    })
+}

@@ -1,0 +1,159 @@
+//! Somebody else's numbers.
+
+use crate::args::{ClaimArgs, InputArgs, Layout};
+use crate::arrays::{Axes, Reader, dtype_of};
+use crate::error::{Error, Names, Result};
+use crate::operands::{head_counts, kv_option};
+use qkv::{DType, StepName, Tensor};
+use qkv_check::{Claim, Problem, Report, check};
+use qkv_io::Array;
+
+/// All that was given, with the option of each.
+pub struct Claims {
+    options: Vec<&'static str>,
+    claims: Vec<Claim>,
+}
+
+impl Claims {
+    /// Reads those of the options that are there; at least one is needed.
+    pub fn read(args: &ClaimArgs, reader: &mut Reader<'_>, layout: Layout) -> Result<Claims> {
+        let mut claims = Claims {
+            options: Vec::new(),
+            claims: Vec::new(),
+        };
+        let each = [
+            ("--scores", StepName::Scores, &args.scores),
+            ("--scaled", StepName::Scaled, &args.scaled),
+            ("--weights", StepName::Weights, &args.weights),
+        ];
+        for (option, step, text) in each {
+            if let Some(text) = text {
+                let array = reader.array(option, text)?;
+                claims.push(option, step, array)?;
+            }
+        }
+        for text in &args.output {
+            let array = reader.array("--output", text)?;
+            claims.push("--output", StepName::Output, swapped(array, layout)?)?;
+        }
+        if let Some(text) = &args.lse {
+            let array = reader.array("--lse", text)?;
+            claims.push("--lse", StepName::Lse, array)?;
+        }
+        Ok(claims)
+    }
+
+    /// With --x, queries, keys and values are somebody else's too.
+    pub fn read_projections(&mut self, inputs: &InputArgs, reader: &mut Reader<'_>) -> Result<()> {
+        let (heads, kv_heads) = head_counts(inputs)?;
+        let each = [
+            ("--q", StepName::Q, &inputs.q, (heads, "--heads")),
+            ("--k", StepName::K, &inputs.k, (kv_heads, kv_option(inputs))),
+            ("--v", StepName::V, &inputs.v, (kv_heads, kv_option(inputs))),
+        ];
+        for (option, step, text, split) in each {
+            let Some(text) = text else { continue };
+            let array = reader.array(option, text)?;
+            let axes = Axes {
+                layout: inputs.layout,
+                split: Some(split),
+            };
+            let view = axes.see(option, &array.shape)?;
+            let numbers = array.to_f64().map_err(Error::io(option))?;
+            let view = view.view(option, &numbers)?;
+            let [b, h, l, d] = view.shape();
+            let mut data = Vec::with_capacity(numbers.len());
+            for at in 0..b * h * l {
+                let (b, h, l) = (at / (h * l), at / l % h, at % l);
+                data.extend((0..d).map(|c| view.get([b, h, l, c])));
+            }
+            let tensor = Tensor::new(&[b, h, l, d], data).map_err(Error::about(option))?;
+            self.options.push(option);
+            self.claims.push(Claim {
+                step,
+                values: tensor,
+                dtype: dtype_of(&array).unwrap_or(DType::F64),
+                half_unit: half_unit(&array),
+            });
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, option: &'static str, step: StepName, array: Array) -> Result<()> {
+        let numbers = array.to_f64().map_err(Error::io(option))?;
+        let values = Tensor::new(&array.shape, numbers).map_err(Error::about(option))?;
+        self.options.push(option);
+        self.claims.push(Claim {
+            step,
+            values,
+            dtype: dtype_of(&array).unwrap_or(DType::F64),
+            half_unit: half_unit(&array),
+        });
+        Ok(())
+    }
+
+    /// Compares.
+    pub fn check(&self, problem: &Problem<'_>, names: Names) -> Result<Report> {
+        if self.claims.is_empty() {
+            return Err(Error::Missing {
+                argument: "--output".into(),
+                remedy: "give somebody's numbers to check: --scores, --scaled, --weights, \
+                         --output or --lse"
+                    .into(),
+            });
+        }
+        check(problem, &self.claims).map_err(|error| match error {
+            qkv_check::Error::Problem(source) => Error::engine(names)(source),
+            qkv_check::Error::Shape {
+                step,
+                shape,
+                expected,
+            } => Error::Shapes {
+                argument: self.option(step),
+                shape,
+                other: "the inputs".into(),
+                other_shape: expected,
+                remedy: "check --heads and --layout, and that it belongs to these inputs".into(),
+            },
+            other => Error::Usage(other.to_string()),
+        })
+    }
+
+    fn option(&self, step: StepName) -> &'static str {
+        let at = self.claims.iter().position(|claim| claim.step == step);
+        at.map_or("--output", |at| self.options[at])
+    }
+}
+
+/// Half a unit of the last digit that was typed anywhere in the array; none for whole numbers,
+/// which are meant as they stand.
+fn half_unit(array: &Array) -> f64 {
+    let decimals = array.decimals.iter().flatten();
+    let decimals = decimals.filter(|decimals| **decimals != i32::MAX).max();
+    match decimals {
+        Some(&decimals) if decimals > 0 => 0.5 * 10f64.powi(-decimals),
+        _ => 0.0,
+    }
+}
+
+/// Heads before tokens, where four axes come in the other order.
+fn swapped(array: Array, layout: Layout) -> Result<Array> {
+    let (&[b, l, h, d], Layout::Blhd) = (&array.shape[..], layout) else {
+        return Ok(array);
+    };
+    let numbers = array.to_f64().map_err(Error::io("--output"))?;
+    let mut values = Vec::with_capacity(numbers.len());
+    for b in 0..b {
+        for h_at in 0..h {
+            for l_at in 0..l {
+                let start = ((b * l + l_at) * h + h_at) * d;
+                values.extend_from_slice(&numbers[start..start + d]);
+            }
+        }
+    }
+    Ok(Array {
+        shape: vec![b, h, l, d],
+        values: values.into(),
+        decimals: array.decimals,
+    })
+}
