@@ -1,0 +1,165 @@
+//! Queries, keys, values and options of a call, owned so that a thread can take them along.
+
+use crate::arguments::{Given, Options, swapped};
+use crate::array::{Array, Home, Item, Kind};
+use crate::error::{bad_value, type_error};
+use pyo3::prelude::*;
+use qkv::{Float, Inputs};
+
+/// A call.
+pub struct Problem {
+    pub q: Array,
+    pub k: Array,
+    pub v: Array,
+    pub options: Options,
+    /// Whether lengths come before heads in arrays of the caller's.
+    pub swapped: bool,
+}
+
+/// q, k or v, or something of their axes, heads first.
+///
+/// # Errors
+/// `TypeError` for truth values, `ValueError` for fewer than two axes.
+pub fn operand(argument: &str, value: &Bound<'_, PyAny>, swapped: bool) -> PyResult<Array> {
+    let array = Array::new(argument, value)?;
+    if array.kind() == Kind::Bool {
+        return Err(Kind::refused(argument, "bool"));
+    }
+    if array.rank() < 2 {
+        return Err(bad_value(
+            argument,
+            format!("shape {:?}", array.shape()),
+            "give 2 axes [length, head_dim], 3 with heads, or 4 with batch and heads",
+        ));
+    }
+    Ok(array.heads_first(swapped))
+}
+
+/// Refuses another dtype than q's.
+///
+/// # Errors
+/// `TypeError`.
+pub fn same_kind(argument: &str, array: &Array, q: &Array) -> PyResult<()> {
+    if array.kind() == q.kind() {
+        return Ok(());
+    }
+    Err(type_error(
+        argument,
+        format!(
+            "dtype {}, but q has {}",
+            array.kind().name(),
+            q.kind().name()
+        ),
+        "convert one of them",
+    ))
+}
+
+impl Problem {
+    /// # Errors
+    /// `TypeError` and `ValueError` for arrays and options that cannot be read. Whether they fit
+    /// each other is found by the engine.
+    pub fn new(
+        [q, k, v]: [&Bound<'_, PyAny>; 3],
+        given: &Given<'_>,
+        layout: &str,
+    ) -> PyResult<Problem> {
+        let swapped = swapped(layout)?;
+        let q = operand("q", q, swapped)?;
+        let k = operand("k", k, swapped)?;
+        let v = operand("v", v, swapped)?;
+        same_kind("k", &k, &q)?;
+        same_kind("v", &v, &q)?;
+        let options = Options::new(given, q.sizes()[1])?;
+        Ok(Problem {
+            q,
+            k,
+            v,
+            options,
+            swapped,
+        })
+    }
+
+    /// # Errors
+    /// Those of [`Inputs::new`].
+    pub fn inputs<T: Float + Item>(&self) -> qkv::Result<Inputs<'_, T>> {
+        Inputs::new(self.q.view()?, self.k.view()?, self.v.view()?)
+    }
+
+    /// Floating-point operations, about.
+    pub fn flops(&self) -> f64 {
+        let [batch, heads, queries, head_dim] = self.q.sizes().map(|size| size as f64);
+        let [_, _, keys, value_dim] = self.v.sizes().map(|size| size as f64);
+        2.0 * batch * heads * queries * keys * (head_dim + value_dim)
+    }
+
+    /// Shape of the output, heads first.
+    pub fn output_sizes(&self) -> [usize; 4] {
+        let [batch, heads, queries, _] = self.q.sizes();
+        [batch, heads, queries, self.v.sizes()[3]]
+    }
+
+    /// Shape of the weights.
+    pub fn weights_sizes(&self) -> [usize; 4] {
+        let [batch, heads, queries, _] = self.q.sizes();
+        [batch, heads, queries, self.k.sizes()[2]]
+    }
+
+    /// Axes of results.
+    pub fn rank(&self) -> usize {
+        self.q.rank()
+    }
+
+    /// The library that results go to.
+    pub fn home(&self) -> Home {
+        self.q.home
+    }
+
+    /// The inputs by name.
+    pub fn arrays(&self) -> Vec<(&'static str, &Array)> {
+        [("q", &self.q), ("k", &self.k), ("v", &self.v)]
+            .into_iter()
+            .chain(self.options.arrays())
+            .collect()
+    }
+}
+
+/// Sizes, heads first, as an array of so many axes in the caller's layout.
+pub fn laid_out(
+    [batch, heads, length, width]: [usize; 4],
+    swapped: bool,
+    rank: usize,
+) -> Vec<usize> {
+    let all = if swapped && rank > 2 {
+        [batch, length, heads, width]
+    } else {
+        [batch, heads, length, width]
+    };
+    all[4 - rank..].to_vec()
+}
+
+/// The same for lse, which has no width.
+pub fn rows_laid_out([batch, heads, length, _]: [usize; 4], rank: usize) -> Vec<usize> {
+    [batch, heads, length][4 - rank..].to_vec()
+}
+
+/// Does something with the type of a dtype.
+macro_rules! by_kind {
+    ($kind:expr, $type:ident => $body:expr) => {
+        match $kind {
+            $crate::array::Kind::F32 => {
+                type $type = f32;
+                $body
+            }
+            $crate::array::Kind::F64 => {
+                type $type = f64;
+                $body
+            }
+            other => Err($crate::error::type_error(
+                "q",
+                format!("dtype {}", other.name()),
+                "the fast path does not compute in it yet; convert to float32",
+            )),
+        }
+    };
+}
+pub(crate) use by_kind;

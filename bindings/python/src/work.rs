@@ -1,0 +1,52 @@
+//! Computing away from the interpreter.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// Floating-point operations that take a noticeable time on any machine: from here on Ctrl-C is
+/// looked for.
+const LONG: f64 = 2e9;
+
+/// How often.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Runs `work` with the interpreter free for other threads.
+///
+/// Long work runs on a thread of its own, so that this one can answer Ctrl-C at once. What was
+/// begun then ends in the background, where it holds its arrays, and its result is thrown away.
+///
+/// # Errors
+/// `KeyboardInterrupt`, or whatever else a signal handler raises.
+pub fn run<R: Send + 'static>(
+    py: Python<'_>,
+    flops: f64,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> PyResult<R> {
+    if flops < LONG {
+        return Ok(py.detach(work));
+    }
+    let (sender, receiver) = sync_channel(1);
+    std::thread::spawn(move || {
+        // Nobody may be waiting any more.
+        let _ = sender.send(work());
+    });
+    // Only the interpreter's main thread hears signals; for others this is a plain wait.
+    let receiver = std::sync::Mutex::new(receiver);
+    loop {
+        let received = py.detach(|| match receiver.lock() {
+            Ok(receiver) => receiver.recv_timeout(POLL),
+            Err(_) => Err(RecvTimeoutError::Disconnected),
+        });
+        match received {
+            Ok(result) => return Ok(result),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err(
+                    "the computation ended without a result; this is a fault of qkv, please report it",
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+"""Whose memory is read and written: strides, byte order, alignment, aliasing, no copies."""
+
+import resource
+import threading
+
+import numpy
+import pytest
+from conftest import numbers
+
+import qkv
+
+
+@pytest.fixture
+def arrays(rng):
+    return numbers(rng, 2, 4, 5, 8), numbers(rng, 2, 2, 7, 8), numbers(rng, 2, 2, 7, 6)
+
+
+def strided(a, rng):
+    """The same numbers with other strides: steps, reversals, exchanged axes, read-only."""
+    wide = numbers(rng, *(2 * n + 1 for n in a.shape), dtype=a.dtype)
+    stepped = wide[tuple(slice(1, None, 2) for _ in a.shape)]
+    stepped[...] = a
+    yield stepped
+    yield numpy.flip(numpy.ascontiguousarray(numpy.flip(a)))
+    yield numpy.asfortranarray(a)
+    yield a.transpose(0, 2, 1, 3).copy().transpose(0, 2, 1, 3)
+    kept = a.copy()
+    kept.flags.writeable = False
+    yield kept
+
+
+def test_strides_change_nothing(arrays, rng):
+    whole = qkv.attention(*arrays)
+    for at, array in enumerate(arrays):
+        for other in strided(array, rng):
+            given = [other if i == at else a for i, a in enumerate(arrays)]
+            assert (qkv.attention(*given) == whole).all(), (at, other.strides)
+
+
+def test_broadcast_arrays(arrays):
+    q, k, v = arrays
+    one = numpy.broadcast_to(k[:1], k.shape)
+    assert one.strides[0] == 0
+    assert (qkv.attention(q, one, v) == qkv.attention(q, one.copy(), v)).all()
+    kept = numpy.broadcast_to(numpy.arange(7) < 4, (2, 4, 5, 7))
+    assert (qkv.attention(*arrays, keep=kept) == qkv.attention(*arrays, keep=kept.copy())).all()
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_byte_order(arrays, order):
+    other = [a.astype(a.dtype.newbyteorder(order)) for a in arrays]
+    assert (qkv.attention(*other) == qkv.attention(*arrays)).all()
+    bias = numpy.arange(35.0).reshape(5, 7).astype(numpy.dtype("f4").newbyteorder(order))
+    native = bias.astype(numpy.float32)
+    assert (qkv.attention(*arrays, bias=bias) == qkv.attention(*arrays, bias=native)).all()
+
+
+def misaligned(a):
+    raw = numpy.zeros(a.nbytes + 1, numpy.uint8)
+    there = raw[1:].view(a.dtype).reshape(a.shape)
+    there[...] = a
+    assert not there.flags.aligned
+    return there
+
+
+def test_misaligned_arrays_are_read_right(arrays):
+    assert (qkv.attention(*map(misaligned, arrays)) == qkv.attention(*arrays)).all()
+
+
+def test_strides_between_elements(arrays):
+    """A field of a record lies at strides that are no multiple of its size."""
+    records = numpy.zeros(arrays[0].shape, dtype=[("tag", "i1"), ("x", "f8")])
+    records["x"] = arrays[0]
+    assert (qkv.attention(records["x"], *arrays[1:]) == qkv.attention(*arrays)).all()
+
+
+def test_a_bool_of_another_byte_is_refused(arrays):
+    odd = numpy.full((5, 7), 2, numpy.uint8).view(bool)
+    for mask in (odd, odd.T.copy().T, numpy.broadcast_to(odd[0], (5, 7))):
+        with pytest.raises(ValueError, match="bytes"):
+            qkv.attention(*arrays, keep=mask)
+    hidden = numpy.zeros((10, 14), numpy.uint8)
+    hidden[1::2, 1::2] = 7
+    assert (qkv.attention(*arrays, drop=hidden[::2, ::2].view(bool)) == qkv.attention(*arrays)).all()
+
+
+def test_out(arrays):
+    whole = qkv.attention(*arrays)
+    out = numpy.full(whole.shape, numpy.nan)
+    assert qkv.attention(*arrays, out=out) is out
+    assert (out == whole).all()
+    room = numpy.full((2, 4, 10, 13), numpy.nan)
+    part = room[:, :, ::2, 1::2]
+    output, lse = qkv.attention(*arrays, out=part, return_lse=True)
+    assert output is part and (part == whole).all()
+    assert numpy.isnan(room[:, :, 1::2]).all() and numpy.isnan(room[:, :, :, ::2]).all()
+    moved = numpy.zeros((2, 5, 4, 6))
+    qkv.attention(*(a.transpose(0, 2, 1, 3) for a in arrays), layout="blhd", out=moved)
+    assert (moved.transpose(0, 2, 1, 3) == whole).all()
+
+
+def test_refused_out(arrays):
+    whole = qkv.attention(*arrays)
+    q, k, v = arrays
+    fixed = whole.copy()
+    fixed.flags.writeable = False
+    twice = numpy.lib.stride_tricks.as_strided(numpy.zeros(99), whole.shape, (8, 8, 8, 8))
+    refused = [
+        (whole[:, :, :4], ValueError, "shape"),
+        (whole.astype(numpy.float32), TypeError, "float32"),
+        (fixed, ValueError, "read-only"),
+        (misaligned(whole), ValueError, "misaligned"),
+        (whole.astype(">f8"), ValueError, "foreign-endian"),
+        (twice, ValueError, "twice"),
+    ]
+    for out, error, words in refused:
+        with pytest.raises(error, match=words):
+            qkv.attention(q, k, v, out=out)
+    same = numpy.zeros((2, 4, 5, 8))
+    with pytest.raises(ValueError, match="shares with q"):
+        qkv.attention(same, k, numbers(numpy.random.default_rng(1), 2, 2, 7, 8), out=same)
+
+
+def test_results_outlive_everything(arrays):
+    output, lse = qkv.attention(*(a.copy() for a in arrays), return_lse=True)
+    view = output[1:, ::2]
+    copy = view.copy()
+    del output, lse
+    for _ in range(50):
+        qkv.attention(*arrays)
+    assert (view == copy).all()
+    view += 1.0
+    assert (view == copy + 1).all()
+
+
+def test_nothing_is_copied(rng):
+    """The process grows by less than half of what one of the inputs holds."""
+    k = numpy.zeros((1, 1, 1 << 18, 64), numpy.float32)  # 64 MiB
+    k += 1
+    q = numbers(rng, 1, 1, 1, 64, dtype=numpy.float32)
+    qkv.attention(q, k[:, :, :16], k[:, :, :16])
+
+    def peak():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    # Whatever was freed is used first: fill up to the peak.
+    before = peak()
+    output = qkv.attention(q, k, k)
+    assert numpy.abs(output - 1).max() < 1e-4
+    assert peak() - before < k.nbytes // 2
+
+
+def test_other_threads_run_meanwhile(rng):
+    """While one thread computes, this one gets the interpreter."""
+    q = numbers(rng, 1, 1, 3000, 64, dtype=numpy.float32)
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: (qkv.attention(q, q, q), done.set()))
+    steps = 0
+    thread.start()
+    while not done.is_set():
+        steps += 1
+    thread.join()
+    assert steps > 0
+
+
+def test_ctrl_c():
+    """A long call ends at the signal; what it began ends in the background."""
+    import subprocess
+    import sys
+
+    program = """
+import os, signal, threading, time, numpy, qkv
+q = numpy.ones((1, 8, 20000, 64))
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Timer(0.2, interrupt).start()
+try:
+    qkv.attention(q, q, q)
+    print("finished")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert ended.stdout.strip() == "interrupted", ended.stderr
