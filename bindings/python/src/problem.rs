@@ -146,19 +146,23 @@ pub fn rows_laid_out([batch, heads, length, _]: [usize; 4], rank: usize) -> Vec<
 macro_rules! by_kind {
     ($kind:expr, $type:ident => $body:expr) => {
         match $kind {
+            $crate::array::Kind::F16 => {
+                type $type = half::f16;
+                $body
+            }
+            $crate::array::Kind::Bf16 => {
+                type $type = half::bf16;
+                $body
+            }
             $crate::array::Kind::F32 => {
                 type $type = f32;
                 $body
             }
-            $crate::array::Kind::F64 => {
+            // Truth values were refused.
+            $crate::array::Kind::F64 | $crate::array::Kind::Bool => {
                 type $type = f64;
                 $body
             }
-            other => Err($crate::error::type_error(
-                "q",
-                format!("dtype {}", other.name()),
-                "the fast path does not compute in it yet; convert to float32",
-            )),
         }
     };
 }

@@ -9,7 +9,7 @@ import qkv
 B, H, HKV, LQ, LK, D, DV = 2, 6, 3, 5, 7, 4, 3
 
 
-@pytest.fixture(params=[numpy.float32, numpy.float64])
+@pytest.fixture(params=[numpy.float16, numpy.float32, numpy.float64])
 def arrays(request, rng):
     dtype = request.param
     return (

@@ -1,0 +1,36 @@
+"""bfloat16, which NumPy knows by the package ml_dtypes."""
+
+import numpy
+import pytest
+from conftest import by_hand, numbers
+
+import qkv
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
+
+
+def test_bfloat16(rng):
+    arrays = [
+        numbers(rng, *shape).astype(ml_dtypes.bfloat16)
+        for shape in [(2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 6)]
+    ]
+    output, weights = qkv.attention(*arrays, return_weights=True)
+    assert output.dtype == weights.dtype == ml_dtypes.bfloat16
+    exact = by_hand(*arrays)
+    # Computed in float32 and rounded once: half a unit of 8 bits, relative, and what float32 adds.
+    for found, right in zip((output, weights), (exact[0], exact[2])):
+        assert (numpy.abs(found.astype(float) - right) <= 2**-8 * abs(right) + 2**-14).all()
+    reversed_keys = [arrays[0], arrays[1][:, :, ::-1], arrays[2][:, :, ::-1]]
+    copies = [a.copy() for a in reversed_keys]
+    assert (qkv.attention(*reversed_keys) == qkv.attention(*copies)).all()
+    out = numpy.zeros(output.shape, ml_dtypes.bfloat16)
+    qkv.attention(*arrays, out=out)
+    assert (out == output).all()
+
+
+def test_no_other_dtype_of_two_bytes(rng):
+    q = numbers(rng, 2, 4)
+    with pytest.raises(TypeError, match="float8"):
+        qkv.attention(*[q.astype(ml_dtypes.float8_e5m2)] * 3)
+    with pytest.raises(TypeError, match="int16"):
+        qkv.attention(*[q.astype(numpy.int16)] * 3)
