@@ -16,7 +16,9 @@ fn bound(largest_score: f64, scale: f64) -> f64 {
             value_dim: 7,
             keys: 8,
             rows: 6,
+            weight: 6.0,
             bias_terms: 120,
+            bias_weight: 120.0,
             sink_terms: 6,
             largest_score,
             scale,
@@ -24,8 +26,8 @@ fn bound(largest_score: f64, scale: f64) -> f64 {
             dropout: 0.25,
             q: 1.0,
             k: 1.0,
-            v: 1.0,
             grad: 1.0,
+            product: 7.0,
         },
     );
     let all = [bound.q, bound.k, bound.v, bound.bias, bound.sinks];

@@ -89,7 +89,9 @@ fn bound(attention: &Attention<'_>, inputs: &Inputs<'_, f32>) -> GradientBound {
         value_dim: inputs.value_dim(),
         keys,
         rows,
+        weight: rows as f64,
         bias_terms: heads,
+        bias_weight: heads as f64,
         sink_terms: batch * queries,
         // q·k/√3, a bias of at most 1, and a slope of 1 over so many places.
         largest_score: 3.0_f64.sqrt() + 1.0 + 2100.0,
@@ -98,8 +100,8 @@ fn bound(attention: &Attention<'_>, inputs: &Inputs<'_, f32>) -> GradientBound {
         dropout: 0.0,
         q: 1.0,
         k: 1.0,
-        v: 1.0,
         grad: 1.0,
+        product: 5.0,
     };
     gradient_bound(DType::F32, &sizes)
 }

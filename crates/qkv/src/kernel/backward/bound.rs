@@ -14,8 +14,12 @@ pub struct GradientSizes {
     pub keys: usize,
     /// Rows that share a key: queries · (heads/kv_heads).
     pub rows: usize,
+    /// The largest sum of weights that one key gets from its rows; never more than `rows`.
+    pub weight: f64,
     /// Rows · keys that share a number of the bias; 0 without one.
     pub bias_terms: usize,
+    /// The largest sum of weights that share a number of the bias; never more than `bias_terms`.
+    pub bias_weight: f64,
     /// Rows that share a sink: batch · queries.
     pub sink_terms: usize,
     /// The largest S of [`bound`](crate::bound), over the kept keys.
@@ -26,14 +30,15 @@ pub struct GradientSizes {
     pub softcap: Option<f64>,
     /// The share dropped.
     pub dropout: f64,
-    /// The largest |q|, |k|, |v| and |grad_output|.
+    /// The largest |number| of q.
     pub q: f64,
-    /// See `q`.
+    /// Of k.
     pub k: f64,
-    /// See `q`.
-    pub v: f64,
-    /// See `q`.
+    /// Of the gradient of the output.
     pub grad: f64,
+    /// The largest Σ_c |grad_c·v_c| of a row and a key that it keeps; never more than the product
+    /// of their lengths.
+    pub product: f64,
 }
 
 /// Largest difference that rounding can make in a number of each gradient.
@@ -54,7 +59,7 @@ pub struct GradientBound {
 /// Largest differences that rounding can make between the fast backward pass and exact arithmetic.
 ///
 /// With u the unit roundoff, ε = [`bound`](crate::bound), which is the relative error of a forward
-/// weight and the absolute error of lse, m = 1/(1−p), and G = m·d_v·|g|·|v| ≥ |dw|, |delta|:
+/// weight and the absolute error of lse, m = 1/(1−p), and G = m·`product` ≥ |dw|, |delta|:
 ///
 /// - a weight made from lse is off by a share of 2·ε;
 /// - dw by (d_v + 2)·u·G; delta by ε·G from the output and 2·u·G of its own;
@@ -62,22 +67,24 @@ pub struct GradientBound {
 ///   a softcap 1 − tanh² adds 4·u·(d_k + 8)·(S/cap + 1);
 /// - a chain of n sums rounds each of its partial sums, which are below Σ|terms|: n·u·2·G·Σ w more.
 ///
-/// Σ w ≤ 1 along a row, and ≤ n over n rows. So
+/// Σ w is at most 1 along a row, W over the n rows of a key, and W' over the n' terms of a number
+/// of the bias. So
 ///
 /// ```text
 /// dQ    |scale|·|k|·G·(E + 2·(L + 4)·u)
-/// dK    |scale|·|q|·G·n·(E + 2·(n + 4)·u)     n rows share a key
-/// dV    m·|g|·n·(2·ε + (n + 4)·u)
-/// dbias G·n·(E + 2·(n + 4)·u)                 n terms share a number
-/// dsink G·n·(3·ε + (n + 8)·u)                 n rows share a sink
+/// dK    |scale|·|q|·G·W·(E + 2·(n + 4)·u)
+/// dV    m·|g|·W·(2·ε + (n + 4)·u)
+/// dbias G·W'·(E + 2·(n' + 4)·u)
+/// dsink G·r·(3·ε + (r + 8)·u)                 r rows share a sink
 /// ```
 ///
 /// each times 1 + E for products of errors. For `f64` the definition rounds as much itself, which
 /// doubles them. Half precision computes in `f32` from the output that it has rounded, so that of
 /// the ε the one of delta is that of its own `bound`, and rounds each gradient once: with h = 2⁻¹¹
 /// (`f16`) or 2⁻⁸ (`bf16`) a share of h of its size and of its error more, where sizes are at most
-/// 2·|scale|·|k|·G, 2·|scale|·|q|·G·n, m·|g|·n, 2·G·n and G·n, and 2⁻²⁵ where that is subnormal in
-/// `f16`. It holds where [`bound`](crate::bound) does and no product of these overflows.
+/// 2·|scale|·|k|·G, 2·|scale|·|q|·G·W, m·|g|·W, 2·G·W' and G·r, and 2⁻²⁵ where that is subnormal in
+/// `f16`. It holds where [`bound`](crate::bound) does and is below 2, and no product of these
+/// overflows.
 pub fn gradient_bound(dtype: DType, sizes: &GradientSizes) -> GradientBound {
     let (u, roundings) = match dtype {
         DType::F64 => (2f64.powi(-53), 2.0),
@@ -91,7 +98,7 @@ pub fn gradient_bound(dtype: DType, sizes: &GradientSizes) -> GradientBound {
         DType::F32 | DType::F64 => (of_output, 0.0, 0.0),
     };
     let share = 1.0 / (1.0 - sizes.dropout);
-    let g = share * sizes.value_dim as f64 * sizes.grad * sizes.v;
+    let g = share * sizes.product;
     let capped = sizes.softcap.map_or(0.0, |cap| {
         4.0 * u * (sizes.head_dim as f64 + 8.0) * (sizes.largest_score / cap + 1.0)
     });
@@ -106,9 +113,9 @@ pub fn gradient_bound(dtype: DType, sizes: &GradientSizes) -> GradientBound {
     };
     GradientBound {
         q: rounded(sizes.scale * sizes.k * g, chain(keys)),
-        k: rounded(sizes.scale * sizes.q * g * rows, chain(rows)),
-        v: rounded(share * sizes.grad * rows, 2.0 * e + (rows + 4.0) * u),
-        bias: rounded(g * bias, chain(bias)),
+        k: rounded(sizes.scale * sizes.q * g * sizes.weight, chain(rows)),
+        v: rounded(share * sizes.grad * sizes.weight, 2.0 * e + (rows + 4.0) * u),
+        bias: rounded(g * sizes.bias_weight, chain(bias)),
         sinks: rounded(g * sinks, 2.0 * e + of_output + (sinks + 8.0) * u),
     }
 }
