@@ -5,6 +5,7 @@ mod case;
 mod clock;
 mod compare;
 mod data;
+mod job;
 mod limits;
 mod machine;
 mod measure;
@@ -30,12 +31,14 @@ use std::path::{Path, PathBuf};
 
 /// Measures and prints.
 pub fn run(args: &BenchArgs) -> Result<()> {
-    refuse_what_is_to_come(args)?;
+    refuse_what_there_is_not(args)?;
     let file = args.file.as_deref().map(target).transpose()?;
     let bench = Bench {
         args,
         cases: if args.case.is_empty() {
-            CASES.iter().collect()
+            let all = CASES.iter();
+            all.filter(|case| args.mode == Mode::Forward || case.is_trained())
+                .collect()
         } else {
             unique(&args.case)
         },
@@ -58,7 +61,7 @@ fn unique<T: Copy + PartialEq>(list: &[T]) -> Vec<T> {
     found
 }
 
-fn refuse_what_is_to_come(args: &BenchArgs) -> Result<()> {
+fn refuse_what_there_is_not(args: &BenchArgs) -> Result<()> {
     let refuse = |argument, value: &str, remedy: &str| {
         Err(Error::Value {
             argument,
@@ -66,9 +69,10 @@ fn refuse_what_is_to_come(args: &BenchArgs) -> Result<()> {
             remedy: remedy.into(),
         })
     };
-    if args.mode == Mode::Backward {
-        let remedy = "the backward pass is not on the fast path yet: measure forward";
-        return refuse("--mode", "backward", remedy);
+    let other = args.against.iter().find(|peer| **peer != Peer::Torch);
+    if let (Mode::Backward, Some(peer)) = (args.mode, other) {
+        let remedy = "it computes no gradients: measure against torch, or forward";
+        return refuse("--against", peer.name(), remedy);
     }
     if let Dtype::F16 | Dtype::Bf16 = args.dtype {
         let remedy = "half precision has no kernels of its own yet: measure f32 or f64";
@@ -127,7 +131,7 @@ impl Bench<'_> {
     {
         if self.args.extra_bytes {
             let workers = Workers::new(self.args.threads[0], &self.args.engine)?;
-            return memory::print::<T>(self.cases[0], self.masks[0], &workers);
+            return memory::print::<T>(self.args, self.cases[0], self.masks[0], &workers);
         }
         interrupt::watch();
         let load = machine::load();
@@ -149,9 +153,10 @@ impl Bench<'_> {
         let (mut records, mut left_out) = (Vec::new(), Vec::new());
         for &case in &self.cases {
             for &mask in &self.masks {
-                let data = Data::<T>::new(case, mask).map_err(Error::engine(Names::Given))?;
+                let data = Data::<T>::new(case, mask, self.args.mode)
+                    .map_err(Error::engine(Names::Given))?;
                 if let Some(folder) = &shared {
-                    peers::write(case, &data, folder.path())?;
+                    peers::write(case, &data, self.args.mode, folder.path())?;
                 }
                 for group in &mut groups {
                     interrupt::check()?;
@@ -212,8 +217,9 @@ impl Bench<'_> {
     /// Which machine, and what it can do.
     fn opening(&self, groups: &[Group]) -> Vec<String> {
         let mut lines = vec![format!(
-            "qkv {}, forward, {}, on {}, {}",
+            "qkv {}, {}, {}, on {}, {}",
             env!("CARGO_PKG_VERSION"),
+            self.args.mode.name(),
             self.args.dtype.name(),
             machine::processor(),
             qkv_io::many(workers::cores() as u64, "core"),

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{command, qkv, refusals, run_with, words};
+use common::{command, npy_f32, qkv, refusals, run_with, words};
 use serde_json::Value;
 use std::fs;
 
@@ -92,6 +92,25 @@ fn operations_by_time() {
     let expected = flops / (value["cpu_ms"].as_f64().expect("a number") * 1e-3);
     // Both are printed with six digits.
     assert!((found / expected - 1.0).abs() < 2e-5, "{found} {expected}");
+}
+
+/// Five products of matrices instead of two; and decoding has no backward pass.
+#[test]
+fn the_backward_pass() {
+    let line = "bench --mode backward --case tiny-16 --mask none,bool,float --repeat 5 --json";
+    let ran = qkv(line);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(ran.out.lines().count(), 3);
+    for line in ran.out.lines() {
+        let value = check(line);
+        assert_eq!(value["mode"], "backward");
+        let flops = 2.5 * 2.0 * 4.0 * 16.0 * 16.0 * 64.0;
+        let found = value["gflops"].as_f64().expect("a number") * 1e9;
+        let expected = flops / (value["cpu_ms"].as_f64().expect("a number") * 1e-3);
+        assert!((found / expected - 1.0).abs() < 2e-5, "{found} {expected}");
+    }
+    let ran = qkv("bench --mode backward --case tiny-2 --repeat 5");
+    assert!(ran.out.contains(", backward, f32, on "), "{}", ran.out);
 }
 
 #[test]
@@ -246,6 +265,32 @@ done"#;
     );
 }
 
+/// Gradients are compared, too.
+#[cfg(unix)]
+#[test]
+fn gradients_that_are_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("zeros.npy");
+    fs::write(&file, npy_f32("(12,)", &[0.0; 12])).expect("written");
+    let script = format!(
+        "echo '{{\"version\": \"1\"}}'
+while read -r line; do
+  case \"$line\" in
+    *'\"grad\"'*) echo '{{\"operators\": [{{\"name\": \"zeros\", \"file\": \"{}\"}}]}}' ;;
+    *) echo '{{\"cpu\": [1.0]}}' ;;
+  esac
+done",
+        file.display()
+    );
+    let line = "bench --mode backward --case tiny-2 --repeat 5 --against torch";
+    let (code, out, err) = with_python(&script, line);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(
+        out.contains("torch zeros: computes something else") && out.contains("of the gradient of"),
+        "{out}"
+    );
+}
+
 /// The same other, which gives qkv's own result of the arrays it finds.
 #[cfg(unix)]
 fn equal(script: &str) -> String {
@@ -267,7 +312,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--dtype f8", &["--dtype", "\"f8\"", "f32"]),
     ("--dtype bf16", &["--dtype", "bf16", "no kernels of its own yet", "f32 or f64"]),
     ("--dtype f16", &["--dtype", "f16", "no kernels of its own yet"]),
-    ("--mode backward", &["--mode", "backward", "not on the fast path yet"]),
+    ("--mode backward --against openvino", &["--against", "openvino", "no gradients", "torch"]),
     ("--threads 0", &["--threads", "\"0\"", "from 1 to 1024"]),
     ("--threads 1,two", &["--threads", "\"two\"", "from 1"]),
     ("--isa sse", &["--isa", "\"sse\"", "avx512, avx2, portable"]),

@@ -34,7 +34,10 @@ pub struct BenchArgs {
     /// Number format: f32 or f64
     #[arg(long, value_name = "DTYPE", value_enum, default_value_t = Dtype::F32, hide_default_value = true, hide_possible_values = true, help_heading = "What")]
     pub dtype: Dtype,
-    /// forward; backward is to come
+    /// forward or backward; forward if left out
+    ///
+    /// Backward computes the gradients of q, k and v from the output, lse and a gradient of the
+    /// output; the forward pass is outside the clock, for others too.
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Mode::Forward, hide_default_value = true, hide_possible_values = true, help_heading = "What")]
     pub mode: Mode,
     /// Numbers of threads, with commas between; 1 if left out
@@ -132,6 +135,16 @@ pub enum Mode {
     Forward,
     /// The gradient
     Backward,
+}
+
+impl Mode {
+    /// As --mode has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Forward => "forward",
+            Mode::Backward => "backward",
+        }
+    }
 }
 
 /// Somebody else's attention.

@@ -131,6 +131,8 @@ Examples:
     $ qkv bench --case tiny-2,tiny-16 --threads 1,2 --repeat 50
   For programs, one object a line:
     $ qkv bench --case tiny-2 --repeat 50 --json
+  The backward pass:
+    $ qkv bench --mode backward --case tiny-16 --repeat 50
   The whole suite beside others, kept with machine and date in a folder:
     qkv bench --threads 1,2 --mask none,bool,float --against torch,onnxruntime,openvino -o runs/
 

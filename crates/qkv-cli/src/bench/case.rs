@@ -1,7 +1,7 @@
 //! The suite: shapes that people run attention on.
 
 use super::data::Data;
-use crate::args::MaskKind;
+use crate::args::{MaskKind, Mode};
 use qkv::{Attention, Bias, Causal, Mask, View, Window};
 
 /// One shape, with what belongs to it.
@@ -110,23 +110,38 @@ impl Case {
         [l_q, l_k]
     }
 
+    /// Whether anybody computes gradients of it: decoding has none.
+    pub fn is_trained(&self) -> bool {
+        let [_, _, _, l_q, ..] = self.shape;
+        l_q > 1 && !self.cache
+    }
+
     /// Floating-point operations that count: a multiplication and an addition for each column of
     /// the pairs of query and key, half of them where it is causal, those of the band in a window.
-    pub fn flops(&self) -> f64 {
+    /// The backward pass has five products of matrices instead of two.
+    pub fn flops(&self, mode: Mode) -> f64 {
         let [b, h, _, l_q, l_k, d_k, d_v] = self.shape;
         let pairs = match self.back {
             Some(back) => (0..l_q).map(|i| (i + 1).min(back + 1) as f64).sum(),
             None if self.causal => (l_q * l_k) as f64 / 2.0,
             None => (l_q * l_k) as f64,
         };
-        2.0 * (b * h * (d_k + d_v)) as f64 * pairs
+        let forward = 2.0 * (b * h * (d_k + d_v)) as f64 * pairs;
+        match mode {
+            Mode::Forward => forward,
+            Mode::Backward => 2.5 * forward,
+        }
     }
 
-    /// Bytes of q, k, v, output and mask, each once.
-    pub fn bytes(&self, element: usize, mask: MaskKind) -> f64 {
+    /// Bytes of q, k, v, output and mask, each once, and in the backward pass of the gradients.
+    pub fn bytes(&self, element: usize, mask: MaskKind, mode: Mode) -> f64 {
         let product = |shape: &[usize]| shape.iter().product::<usize>();
         let arrays = [self.q(), self.k(), self.v(), self.output()];
         let numbers: usize = arrays.iter().map(|shape| product(shape)).sum();
+        let numbers = match mode {
+            Mode::Forward => numbers,
+            Mode::Backward => 2 * numbers,
+        };
         let over_scores = match mask {
             MaskKind::None => 0,
             MaskKind::Bool => 1,

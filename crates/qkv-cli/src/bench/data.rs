@@ -1,7 +1,7 @@
 //! The numbers that cases are run on, the same on every machine.
 
 use super::case::Case;
-use crate::args::MaskKind;
+use crate::args::{MaskKind, Mode};
 use qkv::{Cache, Float, Inputs, Result, View};
 
 /// Arrays of one case.
@@ -15,11 +15,13 @@ pub struct Data<T: Float> {
     pub keep: Option<Vec<bool>>,
     /// Added to the scores.
     pub bias: Option<Vec<T>>,
+    /// The gradient of the output; empty where it is not needed.
+    pub grad: Vec<T>,
 }
 
 impl<T: Float> Data<T> {
     /// Draws them.
-    pub fn new(case: &Case, mask: MaskKind) -> Result<Data<T>> {
+    pub fn new(case: &Case, mask: MaskKind, mode: Mode) -> Result<Data<T>> {
         let count = |shape: &[usize]| shape.iter().product::<usize>();
         let numbers = |seed, shape: &[usize]| -> Vec<T> {
             let mut random = Random(seed);
@@ -51,6 +53,10 @@ impl<T: Float> Data<T> {
                     .collect()
             }),
             bias: (mask == MaskKind::Float).then(|| numbers(5, &case.mask())),
+            grad: match mode {
+                Mode::Forward => Vec::new(),
+                Mode::Backward => numbers(6, &case.output()),
+            },
         })
     }
 

@@ -2,16 +2,18 @@
 
 use super::case::Case;
 use super::clock::median;
+use super::compare::Judge;
 use super::data::Data;
+use super::job::Job;
 use super::limits::Cost;
 use super::memory;
 use super::peers::Process;
 use super::record::{Limit, Other, Record};
-use crate::args::{BenchArgs, MaskKind};
+use crate::args::{BenchArgs, MaskKind, Mode};
 use crate::error::{Error, Names, Result};
 use crate::interrupt;
 use crate::workers::Workers;
-use qkv::{AnyView, Float, View, ViewMut, forward_into};
+use qkv::{AnyView, Float, View};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -54,32 +56,34 @@ where
         workers,
         ..
     } = *setting;
-    let mut output = vec![T::from_f64(0.0); case.output().iter().product()];
+    let engine = Error::engine(Names::Given);
+    let mode = args.mode;
+    let mut job = Job::new(case, data, mode, &workers.options).map_err(&engine)?;
     // The first call starts threads and takes memory.
-    setting.cost(1, &mut output)?;
+    setting.cost(1, &mut job)?;
     let mut repeats = 1;
-    while setting.cost(repeats, &mut output)?.wall * (repeats as f64) < SHORTEST {
+    while setting.cost(repeats, &mut job)?.wall * (repeats as f64) < SHORTEST {
         repeats *= 2;
     }
     let mut own = Own::default();
     let mut others = Vec::new();
     if processes.is_empty() {
         for _ in 0..ROUNDS {
-            own.take_turn(setting, repeats, &mut output)?;
+            own.take_turn(setting, repeats, &mut job)?;
         }
     }
     // One after the other, since each holds arrays of its own.
     for process in processes {
         let Some(folder) = setting.folder else { break };
         let mut notes = Vec::new();
-        let operators = process.load(case, (data, &output), folder, &mut notes)?;
+        let operators = process.load(&setting.judge(&job)?, folder, &mut notes)?;
         let (mask, threads) = (mask.name(), workers.threads);
         let place = format!("{}, mask {mask}, T {threads}", case.name);
         left_out.extend(notes.iter().map(|note| format!("{place}: {note}")));
         let begin = own.costs.len();
         let mut costs = vec![Vec::new(); operators.len()];
         for _ in 0..ROUNDS {
-            own.take_turn(setting, repeats, &mut output)?;
+            own.take_turn(setting, repeats, &mut job)?;
             for (operator, costs) in operators.iter().zip(&mut costs) {
                 costs.extend(process.time(operator, setting.turn().as_secs_f64())?);
             }
@@ -99,12 +103,12 @@ where
         }));
     }
     let cpu = median(&own.costs);
-    let flops = case.flops();
+    let flops = case.flops(mode);
     let least = [
         (Limit::Fma, flops / median(&own.rates)),
         (
             Limit::Bandwidth,
-            case.bytes(size_of::<T>(), mask) / setting.read_rate,
+            case.bytes(size_of::<T>(), mask, mode) / setting.read_rate,
         ),
     ];
     let (limit, least) = if least[0].1 >= least[1].1 {
@@ -116,13 +120,10 @@ where
     Ok(Record {
         case: case.name,
         dtype: args.dtype,
+        mode,
         mask,
         threads: workers.threads,
-        path: workers
-            .options
-            .isa()
-            .map_err(Error::engine(Names::Given))?
-            .name(),
+        path: workers.options.isa().map_err(&engine)?.name(),
         ms: median(&own.walls) * 1e3,
         cpu_ms: cpu * 1e3,
         gflops: flops / cpu * 1e-9,
@@ -147,14 +148,14 @@ impl Own {
         &mut self,
         setting: &Setting<'_, T>,
         repeats: usize,
-        output: &mut [T],
+        job: &mut Job<T>,
     ) -> Result<()>
     where
         for<'a> AnyView<'a>: From<View<'a, T>>,
     {
         let begin = Instant::now();
         loop {
-            let cost = setting.cost(repeats, output)?;
+            let cost = setting.cost(repeats, job)?;
             self.walls.push(cost.wall);
             self.costs.push(cost.cpu);
             self.rates.push(setting.workers.fma_burst_rate::<T>()?);
@@ -176,15 +177,28 @@ where
     }
 
     /// What so many calls cost, each.
-    fn cost(&self, repeats: usize, output: &mut [T]) -> Result<Cost> {
+    fn cost(&self, repeats: usize, job: &mut Job<T>) -> Result<Cost> {
         let engine = Error::engine(Names::Given);
-        let inputs = self.data.inputs(self.case).map_err(&engine)?;
-        let attention = self.case.attention(self.data).map_err(&engine)?;
-        let shape = self.case.output();
         self.workers.cost(repeats, || {
-            let view = ViewMut::new(output, &shape).map_err(&engine)?;
-            forward_into(&attention, &inputs, &self.workers.options, view).map_err(&engine)?;
-            Ok(())
+            job.once(self.case, self.data, &self.workers.options)
+                .map_err(&engine)
+        })
+    }
+
+    /// What others are compared with.
+    fn judge<'j>(&'j self, job: &'j Job<T>) -> Result<Judge<'j, T>> {
+        let weight = match self.args.mode {
+            Mode::Forward => 0.0,
+            Mode::Backward => job
+                .most_weight(self.case, self.data, &self.workers.options)
+                .map_err(Error::engine(Names::Given))?,
+        };
+        Ok(Judge {
+            case: self.case,
+            data: self.data,
+            mode: self.args.mode,
+            ours: job.result(),
+            weight,
         })
     }
 }

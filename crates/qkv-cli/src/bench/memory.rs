@@ -1,12 +1,13 @@
-//! How much memory a call takes beyond its inputs and output: the growth of the largest resident
+//! How much memory a call takes beyond its inputs and results: the growth of the largest resident
 //! size of a fresh process over that call, as the system counts it.
 
 use super::case::Case;
 use super::data::Data;
+use super::job::Job;
 use crate::args::{BenchArgs, MaskKind};
 use crate::error::{Error, Names, Result};
 use crate::workers::Workers;
-use qkv::{AnyView, Float, View, ViewMut, forward_into};
+use qkv::{AnyView, Float, View};
 use rayon::ThreadPoolBuilder;
 use std::process::{Command, Stdio};
 use std::{env, fs};
@@ -16,7 +17,7 @@ pub fn extra_bytes(args: &BenchArgs, case: &Case, mask: MaskKind, threads: usize
     let mut command = Command::new(env::current_exe().ok()?);
     command.args(["bench", "--extra-bytes"]);
     command.args(["--case", case.name, "--mask", mask.name()]);
-    command.args(["--dtype", args.dtype.name()]);
+    command.args(["--dtype", args.dtype.name(), "--mode", args.mode.name()]);
     command.args(["--threads", &threads.to_string()]);
     if let Some(isa) = args.engine.isa {
         command.args(["--isa", isa.name()]);
@@ -30,22 +31,23 @@ pub fn extra_bytes(args: &BenchArgs, case: &Case, mask: MaskKind, threads: usize
 }
 
 /// What the fresh process does.
-pub fn print<T: Float>(case: &Case, mask: MaskKind, workers: &Workers) -> Result<()>
+pub fn print<T: Float>(
+    args: &BenchArgs,
+    case: &Case,
+    mask: MaskKind,
+    workers: &Workers,
+) -> Result<()>
 where
     for<'a> AnyView<'a>: From<View<'a, T>>,
 {
     let engine = Error::engine(Names::Given);
-    let data = Data::<T>::new(case, mask).map_err(&engine)?;
-    let inputs = data.inputs(case).map_err(&engine)?;
-    let attention = case.attention(&data).map_err(&engine)?;
-    // Written to, so that it is in memory already.
-    let mut output = vec![T::from_f64(1.0); case.output().iter().product()];
-    let view = ViewMut::new(&mut output, &case.output()).map_err(&engine)?;
+    let data = Data::<T>::new(case, mask, args.mode).map_err(&engine)?;
+    let mut job = Job::new(case, &data, args.mode, &workers.options).map_err(&engine)?;
     let code = resident("RssFile:");
     let before = resident("VmRSS:");
     let forgotten = forget_largest();
     let after = on_new_threads(workers.threads, || {
-        forward_into(&attention, &inputs, &workers.options, view).map_err(&engine)?;
+        job.once(case, &data, &workers.options).map_err(&engine)?;
         Ok(resident("VmHWM:"))
     })?;
     let grown = match (before, after) {

@@ -3,7 +3,8 @@ number of threads, and talks to it in lines of JSON.
 
     {"do": "load", "folder": …, "arrays": ["q", "k", "v"], "causal": …, "back": …}
         reads the arrays, builds each operator of the library that may compute this, and saves what
-        it gives: {"operators": [{"name", "file"} or {"name", "error"}]}
+        it gives; with an array "grad", the gradients of q, k and v, one after the other:
+        {"operators": [{"name", "file"} or {"name", "error"}]}
     {"do": "time", "operator": n, "seconds": s}
         {"cpu": [seconds of each call's busiest thread]}
     {"do": "free"}
@@ -26,6 +27,7 @@ class Case:
         at = lambda name: os.path.join(ask["folder"], name + ".npy")
         self.arrays = {name: np.load(at(name)) for name in ask["arrays"]}
         self.q, self.k, self.v = (self.arrays[name] for name in "qkv")
+        self.grad = self.arrays.get("grad")
         self.causal, self.back = ask["causal"], ask["back"]
         self.batch, self.heads, self.queries, self.d_k = self.q.shape
         _, self.kv_heads, self.keys, self.d_v = self.v.shape
@@ -72,6 +74,19 @@ def torch_operators(case):
         options["attn_mask"] = torch.from_numpy(case.mask)
     elif case.causal:
         options["is_causal"] = True
+
+    if case.grad is not None:
+        inputs = [x.requires_grad_() for x in (q, k, v)]
+        grad = torch.from_numpy(case.grad)
+
+        def backward():
+            output = scaled_dot_product_attention(*inputs, **options)
+            # Kept for the next call, so that the forward pass is outside the clock.
+            run = lambda: torch.autograd.grad(output, inputs, grad, retain_graph=True)
+            return run, lambda grads: np.concatenate([x.numpy().ravel() for x in grads])
+
+        yield "scaled_dot_product_attention", backward
+        return
 
     def run():
         with torch.inference_mode():

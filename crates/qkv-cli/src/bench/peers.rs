@@ -1,9 +1,9 @@
 //! Other libraries, each in a Python process of its own that waits while it is not asked.
 
 use super::case::Case;
-use super::compare;
+use super::compare::Judge;
 use super::data::Data;
-use crate::args::Peer;
+use crate::args::{Mode, Peer};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use qkv::Float;
@@ -124,12 +124,15 @@ impl Process {
     /// `left_out` with the reason.
     pub fn load<T: Float>(
         &mut self,
-        case: &Case,
-        (data, output): (&Data<T>, &[T]),
+        judge: &Judge<'_, T>,
         folder: &Path,
         left_out: &mut Vec<String>,
     ) -> Result<Vec<Operator>> {
+        let Judge {
+            case, data, mode, ..
+        } = *judge;
         let mut arrays = vec!["q", "k", "v"];
+        arrays.extend((mode == Mode::Backward).then_some("grad"));
         arrays.extend(data.keep.is_some().then_some("keep"));
         arrays.extend(data.bias.is_some().then_some("bias"));
         let answer = self.request(&json!({
@@ -155,7 +158,7 @@ impl Process {
                 Some(file) => {
                     let theirs = qkv_io::read_file(Path::new(file), None);
                     let theirs = theirs.map_err(Error::io("--against"))?;
-                    compare::fault(case, data, output, &theirs)
+                    judge.fault(&theirs)
                 }
                 None => Some(shown_within(
                     said["error"].as_str().unwrap_or("it failed"),
@@ -201,7 +204,7 @@ impl Drop for Process {
 }
 
 /// Writes a case's arrays for the others to read.
-pub fn write<T: Float>(case: &Case, data: &Data<T>, folder: &Path) -> Result<()>
+pub fn write<T: Float>(case: &Case, data: &Data<T>, mode: Mode, folder: &Path) -> Result<()>
 where
     for<'a> Chunk<'a>: From<&'a [T]>,
 {
@@ -216,6 +219,9 @@ where
     save("q", &case.q(), data.q[..].into())?;
     save("k", &case.k(), data.k[..].into())?;
     save("v", &case.v(), data.v[..].into())?;
+    if mode == Mode::Backward {
+        save("grad", &case.output(), data.grad[..].into())?;
+    }
     if let Some(keep) = &data.keep {
         save("keep", &case.mask(), keep[..].into())?;
     }

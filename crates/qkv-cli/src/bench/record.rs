@@ -1,6 +1,6 @@
 //! What was measured, as JSON.
 
-use crate::args::{Dtype, MaskKind, Peer};
+use crate::args::{Dtype, MaskKind, Mode, Peer};
 use serde_json::{Map, Value, json};
 
 /// What keeps a case from being faster.
@@ -39,6 +39,7 @@ pub struct Other {
 pub struct Record {
     pub case: &'static str,
     pub dtype: Dtype,
+    pub mode: Mode,
     pub mask: MaskKind,
     pub threads: usize,
     pub path: &'static str,
@@ -69,7 +70,7 @@ impl Record {
         json!({
             "case": self.case,
             "dtype": self.dtype.name(),
-            "mode": "forward",
+            "mode": self.mode.name(),
             "mask": self.mask.name(),
             "threads": self.threads,
             "path": self.path,
