@@ -114,7 +114,10 @@ pub fn gradient_bound(dtype: DType, sizes: &GradientSizes) -> GradientBound {
     GradientBound {
         q: rounded(sizes.scale * sizes.k * g, chain(keys)),
         k: rounded(sizes.scale * sizes.q * g * sizes.weight, chain(rows)),
-        v: rounded(share * sizes.grad * sizes.weight, 2.0 * e + (rows + 4.0) * u),
+        v: rounded(
+            share * sizes.grad * sizes.weight,
+            2.0 * e + (rows + 4.0) * u,
+        ),
         bias: rounded(g * sizes.bias_weight, chain(bias)),
         sinks: rounded(g * sinks, 2.0 * e + of_output + (sinks + 8.0) * u),
     }
