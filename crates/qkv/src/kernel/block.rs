@@ -6,6 +6,7 @@
 
 use super::ahead::Ahead;
 use super::call::{Call, neighbours, with_neighbours};
+use super::exponentials::edit;
 use super::real::{Float, Real, Stored};
 use super::simd::{
     Aligned, BLOCK, Dots, Edit, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
@@ -69,6 +70,8 @@ pub struct Scratch<T: Stored> {
     /// Values of a block, where they need conversion.
     pub(super) v: Aligned<T::Real>,
     pub(super) x: Aligned<T::Real>,
+    /// Where the rows' parts of a plain mask or bias begin.
+    pub(super) beside: Vec<usize>,
     pub(super) bias: Vec<T::Real>,
     pub(super) mask: Vec<bool>,
     pub(super) spare: Vec<T>,
@@ -95,6 +98,7 @@ impl<T: Stored> Default for Scratch<T> {
             k: Aligned::default(),
             v: Aligned::default(),
             x: Aligned::default(),
+            beside: Vec::new(),
             bias: Vec::new(),
             mask: Vec::new(),
             spare: Vec::new(),
@@ -269,6 +273,12 @@ impl<T: Float> Scratch<T> {
                 }));
             }
         }
+        self.beside.clear();
+        if call.direct().is_some() {
+            let rows = self.rows.iter();
+            self.beside
+                .extend(rows.map(|row| call.direct_row([head.batch, row.head, row.query])));
+        }
         if in_place(call, head, &self.rows).is_none() {
             let q = self.q.get(self.rows.len() * call.inputs.head_dim());
             gather(call, head, &self.rows, &mut self.spare, q);
@@ -362,7 +372,8 @@ impl<T: Float> Scratch<T> {
             let spans = &self.spans[rows.clone()];
             ahead.step();
             let q = q.part(rows.clone());
-            (call.kernels.scores)(&Scores { q, spans, k }, x);
+            let edit = Edit::None;
+            (call.kernels.scores)(&Scores { q, spans, k, edit }, x);
             let softmax = &mut Softmax {
                 spans,
                 x,
@@ -371,7 +382,7 @@ impl<T: Float> Scratch<T> {
                 c: call.c,
             };
             let corrections = &mut self.corrections[rows.clone()];
-            (call.kernels.maxima)(softmax, Edit::None, corrections);
+            (call.kernels.maxima)(softmax, edit, corrections);
             let values = Values {
                 p: &[],
                 spans,
@@ -405,7 +416,7 @@ impl<T: Float> Scratch<T> {
             self.chunk.sums.get(rows * stride).fill(T::Real::ZERO);
             return;
         }
-        if call.bends() {
+        if call.bends() && call.direct().is_none() {
             // `bend` asks for the blocks that follow.
             let first = from / BLOCK * BLOCK;
             for row in &self.rows {
@@ -518,7 +529,8 @@ impl<T: Float> Scratch<T> {
             Some(packed) => &packed.tiles[block * BLOCK * width..],
             None => self.k.get(BLOCK * width),
         };
-        (call.kernels.scores)(&Scores { q, spans, k }, x);
+        let edit = edit(call, head, block, &self.beside, rows);
+        (call.kernels.scores)(&Scores { q, spans, k, edit }, x);
     }
 }
 

@@ -134,6 +134,15 @@ impl<'a, T: Float> Call<'a, T> {
         self.bend.as_ref().and_then(|bend| bend.inner)
     }
 
+    /// Where row `[batch, head, query]` of [`Call::direct`] begins.
+    pub(super) fn direct_row(&self, row: [usize; 3]) -> usize {
+        match self.direct() {
+            None => 0,
+            Some(Direct::Mask(mask, _)) => start(&mask, row),
+            Some(Direct::Bias(bias, _)) => start(&bias, row),
+        }
+    }
+
     fn bias(&self) -> Option<AnyView<'a>> {
         self.bend.as_ref().and_then(|bend| bend.bias)
     }
@@ -259,23 +268,25 @@ fn finite<T: Real>(x: f64) -> T {
     y
 }
 
+/// Where a row of a mask or bias begins, which has keys.
+fn start<T: Copy>(view: &View<'_, T>, [b, h, i]: [usize; 3]) -> usize {
+    let ((_, offset), strides) = (view.raw(), view.strides());
+    let row = b as isize * strides[0] + h as isize * strides[1] + i as isize * strides[2];
+    (offset as isize + row) as usize
+}
+
 /// Some neighbouring keys of a row of a mask or bias, if they are neighbours in memory.
 pub(super) fn piece<'a, T: Copy>(
     view: &View<'a, T>,
-    [b, h, i]: [usize; 3],
+    row: [usize; 3],
     keys: Range<usize>,
 ) -> Option<&'a [T]> {
-    let strides = view.strides();
-    if strides[3] != 1 {
+    if view.strides()[3] != 1 {
         return None;
     }
-    let (data, offset) = view.raw();
-    let start = offset as isize
-        + b as isize * strides[0]
-        + h as isize * strides[1]
-        + i as isize * strides[2]
-        + keys.start as isize;
-    Some(&data[start as usize..start as usize + keys.len()])
+    let (data, _) = view.raw();
+    let start = start(view, row) + keys.start;
+    Some(&data[start..start + keys.len()])
 }
 
 /// Rows of one head whose columns are neighbours, if they are.

@@ -1,13 +1,38 @@
 //! Second stage of a block: what comes between scores and softmax, and the softmax.
 
 use super::block::{Head, Scratch};
-use super::call::{Call, Direct, piece};
+use super::call::{Call, Direct};
 use super::real::{Float, Real};
-use super::simd::{BLOCK, Bend, Edit, STRIDE, Softmax};
+use super::simd::{BLOCK, Bend, Beside, Edit, STRIDE, Softmax};
 use std::ops::Range;
 
 /// Queries that masks and biases are applied to at once; a whole number of tiles.
 const ROWS_EDITED: usize = 12;
+
+/// What the maxima of some rows take along: a plain mask or bias needs no pass of its own. `beside`
+/// is where all rows begin in it.
+pub(super) fn edit<'e, T: Float>(
+    call: &Call<'e, T>,
+    head: Head<'_>,
+    block: usize,
+    beside: &'e [usize],
+    rows: Range<usize>,
+) -> Edit<'e, T::Real> {
+    let first = head.stretch.keys.start + block * BLOCK;
+    match call.direct() {
+        None => Edit::None,
+        Some(Direct::Mask(mask, kept)) => {
+            let (data, _) = mask.raw();
+            let rows = &beside[rows];
+            Edit::Mask(Beside { data, rows, first }, kept)
+        }
+        Some(Direct::Bias(bias, factor)) => {
+            let (data, _) = bias.raw();
+            let rows = &beside[rows];
+            Edit::Bias(Beside { data, rows, first }, factor)
+        }
+    }
+}
 
 impl<T: Float> Scratch<T> {
     /// What comes between scores and softmax, for some of the rows; `origin` is the row whose
@@ -57,35 +82,15 @@ impl<T: Float> Scratch<T> {
         (guarded, meanwhile): (bool, bool),
     ) {
         let origin = rows.start;
-        let direct = call.direct().filter(|_| !guarded);
-        let step = if call.bends() {
+        let apart = call.bends() && (guarded || call.direct().is_none());
+        let step = if apart {
             ROWS_EDITED // the maxima follow while the rows are at hand
         } else {
             rows.len()
         };
         for first in rows.clone().step_by(step) {
             let tile = first..(first + step).min(rows.end);
-            // A plain mask or bias needs no pass of its own.
-            let mut masks: [&[bool]; ROWS_EDITED] = [&[]; ROWS_EDITED];
-            let mut biases: [&[T::Real]; ROWS_EDITED] = [&[]; ROWS_EDITED];
-            if let Some(direct) = &direct {
-                let keys = head.stretch.keys.start + block * BLOCK;
-                for (n, i) in tile.clone().enumerate() {
-                    let row = &self.rows[i];
-                    let at = [head.batch, row.head, row.query];
-                    let end = head.stretch.keys.start + row.sight.to;
-                    call.prefetch_rows(at, keys + BLOCK..(keys + 2 * BLOCK).min(end));
-                    let range = keys..keys + self.spans[i].to;
-                    match direct {
-                        Direct::Mask(mask, _) => {
-                            masks[n] = piece(mask, at, range).unwrap_or_default();
-                        }
-                        Direct::Bias(bias, _) => {
-                            biases[n] = piece(bias, at, range).unwrap_or_default();
-                        }
-                    }
-                }
-            } else {
+            if apart {
                 self.bend(call, head, block, tile.clone(), origin);
             }
             let x = self.x.get((tile.end - origin) * STRIDE);
@@ -108,10 +113,10 @@ impl<T: Float> Scratch<T> {
                     sums: &mut self.chunk.lanes[tile.clone()],
                     c: call.c,
                 },
-                match direct {
-                    Some(Direct::Mask(_, kept)) => Edit::Mask(&masks, kept),
-                    Some(Direct::Bias(_, scale)) => Edit::Bias(&biases, scale),
-                    None => Edit::None,
+                if apart {
+                    Edit::None
+                } else {
+                    edit(call, head, block, &self.beside, tile.clone())
                 },
                 &mut self.corrections[tile],
             );

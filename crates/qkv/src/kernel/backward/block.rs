@@ -4,8 +4,8 @@ use super::super::block::{Head, Row, Scratch, in_place, pack};
 use super::super::call::{Call, neighbours};
 use super::super::real::Real;
 use super::super::simd::{
-    Across, Aligned, BLOCK, Piece, RowFactors, Rows, STRIDE, ScoreGradient, Scores, Span, Start,
-    Values, packed_len, sums_stride,
+    Across, Aligned, BLOCK, Edit, Piece, RowFactors, Rows, STRIDE, ScoreGradient, Scores, Span,
+    Start, Values, packed_len, sums_stride,
 };
 use super::Saved;
 use crate::view::View;
@@ -151,7 +151,8 @@ impl<T: Real> Workspace<T> {
         let mut finite = !drops || self.finite && (call.storage.all_finite)(q);
         let k = self.k.get(packed_len(self.keys, d_k));
         let spans = &scratch.spans;
-        (call.kernels.scores)(&Scores { q, spans, k }, x);
+        let edit = Edit::None;
+        (call.kernels.scores)(&Scores { q, spans, k, edit }, x);
         let inner = call.softcap_inner().filter(|_| !masked);
         if inner.is_some() {
             self.raw.get(rows * STRIDE).copy_from_slice(x);
@@ -167,6 +168,7 @@ impl<T: Real> Workspace<T> {
                 q: grad,
                 spans,
                 k: v,
+                edit,
             },
             dx,
         );

@@ -49,14 +49,12 @@ fn lanes(from: usize, to: usize) -> u32 {
 unsafe fn kept_bits(from: *const bool, n: usize, kept: bool) -> u16 {
     unsafe {
         // A bool is one byte, 0 or 1.
-        let (known, bytes) = if n >= 16 {
-            (u16::MAX, _mm_loadu_si128(from.cast()))
-        } else {
-            let known = lanes(0, n) as u16;
-            (known, _mm_maskz_loadu_epi8(known, from.cast()))
-        };
-        let set = _mm_test_epi8_mask(bytes, bytes);
-        if kept { set } else { !set & known }
+        let kept = _mm_set1_epi8(i8::from(kept));
+        if n >= 16 {
+            return _mm_cmpeq_epi8_mask(_mm_loadu_si128(from.cast()), kept);
+        }
+        let known = lanes(0, n) as u16;
+        _mm_mask_cmpeq_epi8_mask(known, _mm_maskz_loadu_epi8(known, from.cast()), kept)
     }
 }
 
@@ -96,6 +94,9 @@ impl F32x16 {
         }
     }
 }
+
+/// Of three bits, the second where the first is set, else the third.
+const CHOOSE: i32 = 0xca;
 
 impl Vector for F32x16 {
     type T = f32;
@@ -197,12 +198,14 @@ impl Vector for F32x16 {
     #[inline(always)]
     unsafe fn dropped_unless(self, from: *const bool, n: usize, kept: bool) -> Self {
         unsafe {
-            let nothing = _mm512_set1_ps(f32::NEG_INFINITY);
-            F32x16(_mm512_mask_mov_ps(
-                nothing,
-                kept_bits(from, n, kept),
-                self.0,
-            ))
+            // Not a blend: stored to where the register came from, the compiler makes it a masked
+            // store, which takes several times as long.
+            let kept = _mm512_movm_epi32(kept_bits(from, n, kept));
+            let nothing = _mm512_castps_si512(_mm512_set1_ps(f32::NEG_INFINITY));
+            let bits = _mm512_castps_si512(self.0);
+            F32x16(_mm512_castsi512_ps(_mm512_ternarylogic_epi32::<CHOOSE>(
+                kept, bits, nothing,
+            )))
         }
     }
     #[inline(always)]
@@ -394,12 +397,12 @@ impl Vector for F64x8 {
     #[inline(always)]
     unsafe fn dropped_unless(self, from: *const bool, n: usize, kept: bool) -> Self {
         unsafe {
-            let nothing = _mm512_set1_pd(f64::NEG_INFINITY);
-            F64x8(_mm512_mask_mov_pd(
-                nothing,
-                kept_bits(from, n, kept) as u8,
-                self.0,
-            ))
+            let kept = _mm512_movm_epi64(kept_bits(from, n, kept) as u8);
+            let nothing = _mm512_castpd_si512(_mm512_set1_pd(f64::NEG_INFINITY));
+            let bits = _mm512_castpd_si512(self.0);
+            F64x8(_mm512_castsi512_pd(_mm512_ternarylogic_epi64::<CHOOSE>(
+                kept, bits, nothing,
+            )))
         }
     }
     #[inline(always)]

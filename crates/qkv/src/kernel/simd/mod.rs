@@ -54,7 +54,7 @@ pub use piece::{Give, Piece};
 pub use rows::{Aligned, Rows};
 pub use scores::Scores;
 pub use shared::{Claim, Desk, RowsMut, Strip};
-pub use softmax::{Edit, Softmax};
+pub use softmax::{Beside, Edit, Softmax};
 pub use values::{Start, Values, sums_stride};
 
 /// Keys of a block: one maximum and one correction each.

@@ -11,6 +11,7 @@
 use super::super::real::Real;
 use super::pack::{TILE, packed_len};
 use super::rows::Rows;
+use super::softmax::Edit;
 use super::vector::Vector;
 use super::{BLOCK, STRIDE, Span};
 
@@ -22,6 +23,8 @@ pub struct Scores<'a, T> {
     pub spans: &'a [Span],
     /// The packed keys of the block.
     pub k: &'a [T],
+    /// What the maxima will take along; its memory is asked for meanwhile.
+    pub edit: Edit<'a, T>,
 }
 
 /// Writes row i, key j to `out[i·STRIDE + j]` for the keys of the spans, and unspecified numbers
@@ -50,6 +53,7 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
             let height = R.min(rows - row);
             let span = Span::union(&args.spans[row..row + height]).within(group, end);
             if !span.is_empty() {
+                args.edit.ask(row..row + height, span);
                 let first = span.from / V::LANES;
                 let vectors = span.to.div_ceil(V::LANES) - first;
                 // SAFETY: `height` rows from `row` on exist in q and `out`; the registers of keys

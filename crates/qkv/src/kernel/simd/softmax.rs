@@ -13,7 +13,7 @@ use super::super::real::Real;
 use super::bend::with_bias;
 use super::pack::TILE;
 use super::vector::{Vector, exp2};
-use super::{BLOCK, STRIDE, Span};
+use super::{BLOCK, STRIDE, Span, prefetch_at};
 use std::ops::Range;
 
 /// Some rows of a block.
@@ -43,25 +43,67 @@ impl<T: Real> Softmax<'_, T> {
     }
 }
 
-/// What is done to the scores on the way to the maxima; all rows begin at key 0 of the block and
-/// reach to the end of the span.
+/// What is done to the scores on the way to the maxima.
 #[derive(Clone, Copy)]
 pub enum Edit<'a, T> {
     /// Nothing.
     None,
-    /// For each query a mask, and what its value is for kept keys.
-    Mask(&'a [&'a [bool]], bool),
-    /// For each query a bias, and the scale: as [`Arithmetic`](super::Arithmetic) with nothing else.
-    Bias(&'a [&'a [T]], T),
+    /// A mask, and what its value is for kept keys.
+    Mask(Beside<'a, bool>, bool),
+    /// A bias, and the scale: as [`Arithmetic`](super::Arithmetic) with nothing else.
+    Bias(Beside<'a, T>, T),
 }
 
-/// Whether there are enough rows and each is as long as its span needs.
-fn reach<T>(rows: &[&[T]], spans: &[Span]) -> bool {
-    rows.len() >= spans.len()
-        && rows
-            .iter()
-            .zip(spans)
-            .all(|(row, span)| row.len() >= span.to)
+/// Rows of a mask or bias that lie beside those of the scores.
+#[derive(Clone, Copy)]
+pub struct Beside<'a, U> {
+    /// The whole mask or bias.
+    pub data: &'a [U],
+    /// Where in it each row begins.
+    pub rows: &'a [usize],
+    /// How far from there key 0 of the block is.
+    pub first: usize,
+}
+
+impl<U> Beside<'_, U> {
+    /// Whether there are enough rows and each is as long as its span needs.
+    fn reaches(&self, spans: &[Span]) -> bool {
+        let room = self.data.len().saturating_sub(self.first);
+        self.rows.len() >= spans.len()
+            && self.rows.iter().zip(spans).all(|(&row, span)| {
+                span.is_empty() || room.checked_sub(row).is_some_and(|room| span.to <= room)
+            })
+    }
+
+    /// Key 0 of the block of a row.
+    #[inline(always)]
+    unsafe fn row(&self, row: usize) -> *const U {
+        let at = unsafe { self.rows.get_unchecked(row) };
+        self.data.as_ptr().wrapping_add(at + self.first)
+    }
+
+    /// Asks for some keys of some rows.
+    fn ask(&self, rows: Range<usize>, keys: Span) {
+        for row in &self.rows[rows] {
+            let at = self
+                .data
+                .as_ptr()
+                .wrapping_add(row + self.first + keys.from);
+            prefetch_at::<U, true>(at, keys.len());
+        }
+    }
+}
+
+impl<T> Edit<'_, T> {
+    /// Asks for what is beside some keys of some rows.
+    #[inline(always)]
+    pub(super) fn ask(&self, rows: Range<usize>, keys: Span) {
+        match self {
+            Edit::None => {}
+            Edit::Mask(mask, _) => mask.ask(rows, keys),
+            Edit::Bias(bias, _) => bias.ask(rows, keys),
+        }
+    }
 }
 
 /// New maxima, corrections, and sums times the corrections. In `x`, what is not kept becomes −∞
@@ -90,13 +132,13 @@ pub(super) unsafe fn maxima<V: Vector, const R: usize>(
         match edit {
             Edit::None if alike => all_maxima::<V, R, true>(args, corrections, &Plain),
             Edit::None => all_maxima::<V, R, false>(args, corrections, &Plain),
-            Edit::Mask(masks, kept) => {
-                assert!(reach(masks, args.spans));
-                all_maxima::<V, R, false>(args, corrections, &Masked { masks, kept });
+            Edit::Mask(mask, kept) => {
+                assert!(mask.reaches(args.spans));
+                all_maxima::<V, R, false>(args, corrections, &Masked { mask, kept });
             }
-            Edit::Bias(biases, factor) => {
-                assert!(reach(biases, args.spans));
-                all_maxima::<V, R, false>(args, corrections, &Biased { biases, factor });
+            Edit::Bias(bias, factor) => {
+                assert!(bias.reaches(args.spans));
+                all_maxima::<V, R, false>(args, corrections, &Biased { bias, factor });
             }
         }
     }
@@ -119,7 +161,7 @@ impl<V: Vector> EditRegister<V> for Plain {
 }
 
 struct Masked<'a> {
-    masks: &'a [&'a [bool]],
+    mask: Beside<'a, bool>,
     kept: bool,
 }
 
@@ -127,14 +169,14 @@ impl<V: Vector> EditRegister<V> for Masked<'_> {
     #[inline(always)]
     unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V {
         unsafe {
-            let mask = self.masks.get_unchecked(row).as_ptr();
-            y.dropped_unless(mask.wrapping_add(at), n, self.kept)
+            let mask = self.mask.row(row).wrapping_add(at);
+            y.dropped_unless(mask, n, self.kept)
         }
     }
 }
 
 struct Biased<'a, T> {
-    biases: &'a [&'a [T]],
+    bias: Beside<'a, T>,
     factor: T,
 }
 
@@ -142,7 +184,7 @@ impl<V: Vector> EditRegister<V> for Biased<'_, V::T> {
     #[inline(always)]
     unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V {
         unsafe {
-            let bias = self.biases.get_unchecked(row).as_ptr().wrapping_add(at);
+            let bias = self.bias.row(row).wrapping_add(at);
             with_bias(y, bias, n, self.factor)
         }
     }
@@ -156,7 +198,7 @@ unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
 ) {
     let rows = args.spans.len();
     let mut lanes = [V::T::ZERO; TILE * TILE];
-    let mut span = args.spans[0];
+    let (mut span, mut union, mut tile_end) = (args.spans[0], Span::default(), 0);
     let mut row = 0;
     while row < rows {
         // As many rows as a register has lanes, then all that follows from their maxima.
@@ -167,9 +209,11 @@ unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
                 let x = args.x.as_mut_ptr().add(i * STRIDE);
                 if !ALIKE {
                     span = args.spans[i];
+                    if i == tile_end {
+                        tile_end = (i + R).min(rows);
+                        union = Span::union(&args.spans[i..tile_end]);
+                    }
                     let tiles = span.tiles();
-                    let first = i / R * R;
-                    let union = Span::union(&args.spans[first..(first + R).min(rows)]);
                     zero(x, union.from, tiles.from.min(union.to));
                     zero(x, tiles.to.max(union.from), union.to);
                 }
