@@ -6,6 +6,7 @@ mod call;
 mod compare;
 mod counts;
 mod draw;
+mod gradients;
 mod random;
 
 pub use array::{AnyArray, Array, Gap, LAYOUTS, Layout, same_bits};
@@ -13,6 +14,7 @@ pub use call::{Call, Typed};
 pub use compare::{Expected, Ratios};
 pub use counts::Counts;
 pub use draw::LENGTHS;
+pub use gradients::{ExpectedGradients, Worst, grad_output};
 pub use random::Random;
 
 use half::{bf16, f16};
@@ -70,6 +72,14 @@ pub fn check_bytes(bytes: &[u8]) -> Result<(), String> {
     Expected::of(&half).compare::<f16>(&half, layouts, 1, &mut ratios)?;
     let half = call.rounded::<bf16>();
     Expected::of(&half).compare::<bf16>(&half, layouts, 1, &mut ratios)?;
+    let mut single = call.clone();
+    let gradients = ExpectedGradients::of(&mut single, &mut random);
+    let mut worst = Worst::default();
+    gradients.compare::<f32>(&single, layouts, 1, &mut worst)?;
+    gradients.compare::<f64>(&single, layouts, 1, &mut worst)?;
+    let mut half = call.rounded::<bf16>();
+    let gradients = ExpectedGradients::of(&mut half, &mut random);
+    gradients.compare::<bf16>(&half, layouts, 1, &mut worst)?;
     some_weights::<f16>(&call, layouts, &mut random);
     some_weights::<bf16>(&call, layouts, &mut random);
     some_weights::<f32>(&call, layouts, &mut random);
