@@ -1,5 +1,5 @@
-//! Any bytes as the choices of a random call of attention: the fast path equals the definition on
-//! every instruction set, and scores and weights can be had.
+//! Any bytes as the choices of a random call of attention: the fast path and its gradients equal
+//! the definition on every instruction set, and scores and weights can be had.
 #![no_main]
 
 #[path = "../../crates/qkv/tests/support/mod.rs"]

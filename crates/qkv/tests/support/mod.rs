@@ -56,7 +56,7 @@ pub fn times(usual: usize) -> usize {
     usual * times.map_or(1, |times| times.parse().unwrap())
 }
 
-/// Makes a call of any bytes and compares the fast path with the definition.
+/// Makes a call of any bytes and compares the fast path, forward and backward, with the definition.
 ///
 /// # Errors
 /// Says where they differ.

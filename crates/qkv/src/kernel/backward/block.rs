@@ -391,11 +391,9 @@ fn dropout<T: Real>(
         let position = (start as i64).saturating_add(row.sight.position);
         for j in span.from..span.to {
             let key = start + block * BLOCK + j;
-            numbers[j] = if crate::definition::drops(dropout, head.batch, row.head, position, key) {
-                T::ZERO
-            } else {
-                numbers[j] * share
-            };
+            let drops = crate::definition::drops(dropout, head.batch, row.head, position, key);
+            // A product, so that NaN stays.
+            numbers[j] = numbers[j] * if drops { T::ZERO } else { share };
         }
     }
 }

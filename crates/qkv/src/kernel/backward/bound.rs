@@ -78,7 +78,8 @@ pub struct GradientBound {
 /// dsink G·r·(3·ε + (r + 8)·u)                 r rows share a sink
 /// ```
 ///
-/// each times 1 + E for products of errors. For `f64` the definition rounds as much itself, which
+/// each times 1 + E for products of errors. What is below t = 2⁻¹²⁶ (2⁻¹⁰²² for `f64`) may be lost:
+/// t in each weight, so t·(1 + 2·G) in dx, t more in each term and in the scale, and t at the end. For `f64` the definition rounds as much itself, which
 /// doubles them. Half precision computes in `f32` from the output that it has rounded, so that of
 /// the ε the one of delta is that of its own `bound`, and rounds each gradient once: with h = 2⁻¹¹
 /// (`f16`) or 2⁻⁸ (`bf16`) a share of h of its size and of its error more, where sizes are at most
@@ -105,20 +106,38 @@ pub fn gradient_bound(dtype: DType, sizes: &GradientSizes) -> GradientBound {
     let each = 4.0 * e + of_output + (sizes.value_dim as f64 + 16.0) * u + capped;
     let all = roundings * (1.0 + each);
     let chain = |n: f64| each + 2.0 * (n + 4.0) * u;
+    let tiny = match dtype {
+        DType::F64 => f64::MIN_POSITIVE,
+        _ => f64::from(f32::MIN_POSITIVE),
+    };
+    // n terms, each a factor times dx, times a factor for all.
+    let lost = |n: f64, term: f64, sum: f64| {
+        tiny * (1.0 + (n * sum + 1.0) * (1.0 + term * (1.0 + 2.0 * g)))
+    };
     let (keys, rows) = (sizes.keys as f64, sizes.rows as f64);
     let (bias, sinks) = (sizes.bias_terms as f64, sizes.sink_terms as f64);
-    let rounded = |size: f64, share: f64| {
-        let error = all * size * share;
+    let rounded = |size: f64, share: f64, lost: f64| {
+        let error = all * size * share + lost;
         error + h * (2.0 * size + error) + least
     };
+    let (scale, weight, grad) = (sizes.scale, sizes.weight, share * sizes.grad);
     GradientBound {
-        q: rounded(sizes.scale * sizes.k * g, chain(keys)),
-        k: rounded(sizes.scale * sizes.q * g * sizes.weight, chain(rows)),
-        v: rounded(
-            share * sizes.grad * sizes.weight,
-            2.0 * e + (rows + 4.0) * u,
+        q: rounded(scale * sizes.k * g, chain(keys), lost(keys, sizes.k, scale)),
+        k: rounded(
+            scale * sizes.q * g * weight,
+            chain(rows),
+            lost(rows, sizes.q, scale) * weight.max(1.0),
         ),
-        bias: rounded(g * sizes.bias_weight, chain(bias)),
-        sinks: rounded(g * sinks, 2.0 * e + of_output + (sinks + 8.0) * u),
+        v: rounded(
+            grad * weight,
+            2.0 * e + (rows + 4.0) * u,
+            tiny * (1.0 + rows * (1.0 + grad)),
+        ),
+        bias: rounded(g * sizes.bias_weight, chain(bias), lost(bias, 1.0, 1.0)),
+        sinks: rounded(
+            g * sinks,
+            2.0 * e + of_output + (sinks + 8.0) * u,
+            lost(sinks, 1.0, 1.0),
+        ),
     }
 }
