@@ -5,7 +5,8 @@
 #![allow(unsafe_code, clippy::unwrap_used)] // an allocator that counts
 
 use qkv::{
-    Attention, Cache, Causal, Inputs, Mask, Options, Part, View, Window, forward_with, weights,
+    Attention, Cache, Causal, GradientsMut, Inputs, Mask, Options, Part, Saved, Store, View,
+    Window, backward, backward_into, forward_with, weights,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::num::NonZeroUsize;
@@ -296,6 +297,49 @@ fn a_small_call_allocates_its_result_only() {
     assert_eq!(counts[2], 4, "{counts:?}");
 }
 
+/// Bytes beyond the gradients that the backward pass takes for self-attention of one head a group.
+fn extra_backward(attention: &Attention<'_>, threads: usize, shape: [usize; 4]) -> usize {
+    let data = numbers(shape.iter().product());
+    let view = View::new(&data, &shape).unwrap();
+    let inputs = Inputs::new(view, view, view).unwrap();
+    let options = options(threads);
+    let output = forward_with(attention, &inputs, &options).unwrap();
+    let saved = Saved::new(&output).unwrap();
+    let mut gradients = backward(attention, &inputs, saved, view, &options).unwrap();
+    let gradients = Mutex::new(&mut gradients);
+    measure(threads, || {
+        let mut gradients = gradients.lock().unwrap();
+        let to = GradientsMut::new(&mut gradients, Store::Replace).unwrap();
+        backward_into(attention, &inputs, saved, view, &options, to).unwrap();
+    })
+}
+
+/// What a thread holds in the backward pass whatever the length: scores and their gradients of 96
+/// queries × 272 keys, sums, packed keys and values of 256 keys, 64 wide: 209 + 262 kB, and lists.
+const FIXED_BACKWARD: usize = 1 << 20;
+
+/// Three numbers for each row, lists of blocks, and the sums of the queries of a head that is not
+/// done: a thread's own head each, or all heads where threads share one.
+#[test]
+fn memory_of_the_backward_pass_is_linear_in_the_length() {
+    let _turn = turn();
+    for attention in [causal(), Attention::default()] {
+        for threads in [1, 2] {
+            for heads in [1, 3] {
+                for length in [1024, 2048, 4096] {
+                    let found = extra_backward(&attention, threads, [1, heads, length, 64]);
+                    let sums = heads * length * 64 * size_of::<f32>();
+                    let rows = heads * length * 3 * size_of::<f32>();
+                    assert!(
+                        found <= sums + rows + threads * FIXED_BACKWARD,
+                        "{threads} threads, {heads} heads of {length}: {found} bytes"
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// What the figures of long inputs are.
 #[test]
 #[ignore = "half a minute in release; prints figures"]
@@ -311,6 +355,12 @@ fn figures_of_long_inputs() {
     for length in [4096, 8192, 16_384, 32_768, 65_536, 131_072] {
         for (name, attention) in [("causal", causal()), ("window 512", window.clone())] {
             for threads in [1, 2] {
+                let backward = extra_backward(&attention, threads, [1, 1, length, 64]);
+                println!(
+                    "backward {name} L {length}, {threads} threads: {backward} bytes beyond the \
+                     gradients, {:.1} a key",
+                    backward as f64 / length as f64
+                );
                 let found = extra(&attention, threads, [1, 1, length, 64]);
                 let high_water = high_water();
                 println!(

@@ -1,5 +1,5 @@
 //! Memory that ends, or begins, where the process may not read or write any more.
-#![allow(unsafe_code, clippy::unwrap_used)]
+#![allow(dead_code, unsafe_code, clippy::unwrap_used)] // each test file uses a part
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use std::ffi::c_void;
