@@ -25,6 +25,7 @@ use measure::{Setting, measure};
 use peers::Process;
 use qkv::{AnyView, Float, View};
 use qkv_io::Chunk;
+use qkv_io::half::{bf16, f16};
 use record::Record;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     };
     match args.dtype {
         Dtype::F64 => bench.run::<f64>(file.as_deref()),
-        _ => bench.run::<f32>(file.as_deref()),
+        Dtype::F32 => bench.run::<f32>(file.as_deref()),
+        Dtype::F16 => bench.run::<f16>(file.as_deref()),
+        Dtype::Bf16 => bench.run::<bf16>(file.as_deref()),
     }
 }
 
@@ -73,10 +76,6 @@ fn refuse_what_there_is_not(args: &BenchArgs) -> Result<()> {
     if let (Mode::Backward, Some(peer)) = (args.mode, other) {
         let remedy = "it computes no gradients: measure against torch, or forward";
         return refuse("--against", peer.name(), remedy);
-    }
-    if let Dtype::F16 | Dtype::Bf16 = args.dtype {
-        let remedy = "half precision has no kernels of its own yet: measure f32 or f64";
-        return refuse("--dtype", args.dtype.name(), remedy);
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use crate::output;
 use crate::workers::{self, Workers};
 use progress::Progress;
 use qkv::{Attention, Block, DType, EmptyRows, Inputs, Tensor, View};
+use qkv_io::half::{bf16, f16};
 use slices::{Output, Rows, WORK};
 use std::io;
 use std::time::Instant;
@@ -56,6 +57,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     target.check_dtype(dtype)?;
     match dtype {
         DType::F64 => run.compute::<f64>(dtype, reader),
+        // Not rounded between norms or rotation and the products.
+        DType::F16 if !run.is_turned() => run.compute::<f16>(dtype, reader),
+        DType::Bf16 if !run.is_turned() => run.compute::<bf16>(dtype, reader),
         DType::F16 | DType::Bf16 | DType::F32 => run.compute::<f32>(dtype, reader),
     }
 }
@@ -88,6 +92,12 @@ impl Arrays {
 }
 
 impl Run<'_> {
+    /// Whether q and k are not what the products are made of.
+    fn is_turned(&self) -> bool {
+        let norms = &self.args.norms;
+        self.args.position.position.is_some() || norms.q_norm.is_some() || norms.k_norm.is_some()
+    }
+
     fn compute<T: Number>(&self, dtype: DType, mut reader: Reader<'_>) -> Result<()>
     where
         for<'c> qkv_io::Chunk<'c>: From<&'c [T]>,
@@ -95,9 +105,7 @@ impl Run<'_> {
         let engine = Error::engine(Names::Given);
         let position = Position::new(&self.args.position, false)?;
         let Arrays { q, k, v, past, .. } = &self.arrays;
-        let turned = position.rotary.is_some()
-            || self.args.norms.q_norm.is_some()
-            || self.args.norms.k_norm.is_some();
+        let turned = self.is_turned();
         self.check_room::<T>(turned)?;
         let q_numbers = q.numbers::<T>(dtype)?;
         let k_numbers = k.numbers::<T>(dtype)?;

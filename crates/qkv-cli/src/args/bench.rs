@@ -31,7 +31,7 @@ pub struct BenchArgs {
         help_heading = "What"
     )]
     pub mask: Vec<MaskKind>,
-    /// Number format: f32 or f64
+    /// Number format: f32, f64, bf16 or f16
     #[arg(long, value_name = "DTYPE", value_enum, default_value_t = Dtype::F32, hide_default_value = true, hide_possible_values = true, help_heading = "What")]
     pub dtype: Dtype,
     /// forward or backward; forward if left out

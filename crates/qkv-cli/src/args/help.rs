@@ -102,18 +102,19 @@ Examples:
     $ qkv run --q \"1 0 2 0; 0 1 0 2\" --k \"1 0 2 0; 0 1 0 2\" --v \"1 2; 3 4\" --heads 2 --causal \\
         --window 512,0 --threads 1
 
-Number formats: f32 and f64 are computed as such. f16 and bf16 are widened to f32 for now (kernels of
-their own are to come), and the output is rounded back to the nearest, ties to even. q, k, v and
+Number formats: f32 and f64 are computed as such, f16 and bf16 in f32, rounded to the nearest at the
+end, ties to even; the path avx512bf16 multiplies bf16 as it is and rounds weights to it. q, k, v and
 cached ones have one format; numbers typed as text (a literal, CSV, JSON) and whole numbers take that
 of the others, and are f64 among themselves. --bias may have any.
 
 Results: output has the axes, the layout and the number format of q. lse, the logarithm of the sum of
 exp(score) over the kept keys, is [B,H,L_q], and weights, before dropout, are [B,H,L_q,L_k], both
-without the axes that q does not have, in f32, or f64 for f64. For one instruction set the same
-numbers give the same bits, for any number of threads, alone or in a batch, and for any number of
-queries at once. grad_q, grad_k and grad_v have the axes, the layout and the number format of q, k
-and v, the cached ones first; grad_bias has the shape of --bias, summed over what it repeats, and
-grad_sinks is [H]. Their bits do not depend on threads, nor, for q, k and v, on the batch.
+without the axes that q does not have; lse is in f32, or f64 for f64, weights in the format of q. For
+one instruction set the same numbers give the same bits, for any number of threads, alone or in a
+batch, and for any number of queries at once. grad_q, grad_k and grad_v have the axes, the layout and
+the number format of q, k and v, the cached ones first; grad_bias has the shape of --bias, summed over
+what it repeats, and grad_sinks is [H]. Their bits do not depend on threads, nor, for q, k and v, on
+the batch.
 
 Memory: weights are written as they are computed and are never whole in memory. A mapped file must
 not be changed while it is used: if that is noticed, nothing is written; if it becomes shorter, the

@@ -121,7 +121,7 @@ pub fn threads(text: &str) -> Parsed<usize> {
 /// An instruction set.
 pub fn isa(text: &str) -> Parsed<Isa> {
     let found = Isa::ALL.into_iter().find(|isa| isa.name() == text);
-    found.ok_or_else(|| "give one of avx512, avx2, portable".into())
+    found.ok_or_else(|| "give one of avx512bf16, avx512, avx2, portable".into())
 }
 
 /// A case of the suite.

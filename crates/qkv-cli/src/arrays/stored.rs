@@ -17,29 +17,25 @@ pub struct Stored {
     pub(super) given: Given,
 }
 
-/// A number format that the fast path computes in.
+/// A number format that the fast path reads and writes.
 pub trait Number: qkv::Float + InFile {
     /// The values, if they are of this type.
     fn slice(values: &Values) -> Option<&[Self]>;
 }
 
-impl Number for f32 {
-    fn slice(values: &Values) -> Option<&[f32]> {
-        match values {
-            Values::F32(values) => Some(values),
-            _ => None,
+macro_rules! number {
+    ($($t:ty => $values:ident),*) => {$(
+        impl Number for $t {
+            fn slice(values: &Values) -> Option<&[$t]> {
+                match values {
+                    Values::$values(values) => Some(values),
+                    _ => None,
+                }
+            }
         }
-    }
+    )*};
 }
-
-impl Number for f64 {
-    fn slice(values: &Values) -> Option<&[f64]> {
-        match values {
-            Values::F64(values) => Some(values),
-            _ => None,
-        }
-    }
-}
+number!(f16 => F16, bf16 => Bf16, f32 => F32, f64 => F64);
 
 /// The format of an array; numbers typed as text, and whole numbers, take that of others.
 pub fn dtype_of(array: &Array) -> Option<DType> {

@@ -123,7 +123,7 @@ where
         mode,
         mask,
         threads: workers.threads,
-        path: workers.options.isa().map_err(&engine)?.name(),
+        path: workers.options.isa().map_err(&engine)?.of(T::DTYPE).name(),
         ms: median(&own.walls) * 1e3,
         cpu_ms: cpu * 1e3,
         gflops: flops / cpu * 1e-9,

@@ -54,7 +54,10 @@ impl Summary {
             first_lse: results.rows.lse.first().copied(),
             milliseconds: results.milliseconds,
             threads: workers.threads,
-            path: workers.options.isa().map_or("", |isa| isa.name()),
+            path: workers
+                .options
+                .isa()
+                .map_or("", |isa| isa.of(T::DTYPE).name()),
         }
     }
 

@@ -120,7 +120,11 @@ where
             ("dtype", json!(dtype_name(self.dtype))),
             (
                 "path",
-                json!(isa.map_err(Error::engine(Names::Given))?.name()),
+                json!(
+                    isa.map_err(Error::engine(Names::Given))?
+                        .of(T::DTYPE)
+                        .name()
+                ),
             ),
             ("empty_rows", json!(self.rows.empty)),
         ];
@@ -153,12 +157,18 @@ where
         if args.lse {
             arrays.push(Encoded {
                 name: "lse",
-                dtype: dtype_name(<T as Element>::DTYPE),
+                dtype: match T::DTYPE {
+                    DType::F64 => "f64",
+                    DType::F16 | DType::Bf16 | DType::F32 => "f32",
+                },
                 shape: &rows_shape,
                 values: Box::new(|sink| {
                     self.rows.lse.chunks(CONVERTED).try_for_each(|values| {
-                        let values: Vec<T> = values.iter().map(|&x| T::from_f64(x)).collect();
-                        sink(values[..].into())
+                        if T::DTYPE == DType::F64 {
+                            return sink(Chunk::F64(values));
+                        }
+                        let values: Vec<f32> = values.iter().map(|&x| x as f32).collect();
+                        sink(Chunk::F32(&values))
                     })
                 }),
             });
@@ -196,6 +206,7 @@ where
         numbers.chunks(CONVERTED).try_for_each(|values| {
             let rounded = values.iter().map(|x| x.to_f64());
             match self.dtype {
+                dtype if dtype == T::DTYPE => sink(values.into()),
                 DType::F16 => {
                     let values: Vec<f16> = rounded.map(Element::from_f64).collect();
                     sink(Chunk::F16(&values))

@@ -148,8 +148,8 @@ fn every_number_format() {
     });
     save("f64.safetensors", &|x| x.to_vec().into());
     for (dtype, others, computed, digits) in [
-        ("f16", "f32", DType::F32, 11),
-        ("bf16", "f32", DType::F32, 8),
+        ("f16", "f32", DType::F16, 11),
+        ("bf16", "f32", DType::Bf16, 8),
         ("f32", "f32", DType::F32, 24),
         ("f64", "f64", DType::F64, 53),
     ] {
@@ -164,14 +164,14 @@ fn every_number_format() {
         for (name, expected, digits) in [
             ("output", dtype, digits),
             ("lse", others, 24),
-            ("weights", others, 24),
+            ("weights", dtype, digits),
         ] {
             let array = output(folder, "out.safetensors", name);
             assert_eq!(array.dtype(), expected, "{dtype} {name}");
             let found = array.to_f64().expect("numbers");
             // lse is below 4, so its last digit is worth four times as much.
             let tolerance = tolerance(computed, 6.0, digits)
-                + if computed == DType::F32 {
+                + if computed != DType::F64 {
                     4.0 * 0.5_f64.powi(24)
                 } else {
                     0.0

@@ -37,7 +37,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("{OK} -o folder.npy", &["-o", "folder.npy is a folder"]),
     ("{OK} --threads 0", &["--threads", "\"0\"", "from 1 to 1024"]),
     ("{OK} --threads 1025", &["--threads", "\"1025\"", "from 1 to 1024"]),
-    ("{OK} --isa neon", &["--isa", "\"neon\"", "avx512, avx2, portable"]),
+    ("{OK} --isa neon", &["--isa", "\"neon\"", "avx512bf16, avx512, avx2, portable"]),
     ("{OK} --digits 18", &["--digits", "\"18\""]),
     ("{OK} --seed 1", &["--seed", "no meaning without --dropout"]),
     ("{OK} --position sinusoidal", &["--position sinusoidal", "--x"]),

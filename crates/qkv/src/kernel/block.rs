@@ -161,7 +161,7 @@ pub(super) fn widened_len<T: Float>(call: &Call<'_, T>, keys: usize) -> usize {
     if T::IS_REAL {
         0
     } else {
-        keys * call.v().width()
+        keys.div_ceil(call.storage.depth) * call.v().width()
     }
 }
 
@@ -178,11 +178,24 @@ pub(super) fn widen_values<T: Float>(
     }
     let first = head.stretch.keys.start;
     let range = first + keys.start..first + keys.end;
-    let width = call.v().width();
-    call.v()
-        .rows(head.batch, head.kv_head, range, spare, |rows, skipped| {
-            (call.storage.widen)(rows, T::Real::ONE, &mut out[skipped * width..]);
+    let (b, g) = (head.batch, head.kv_head);
+    let (width, depth) = (call.v().width(), call.storage.depth);
+    if depth == 1 {
+        call.v().rows(b, g, range, spare, |rows, skipped| {
+            (call.storage.values)(rows, &mut out[skipped * width..]);
         });
+    } else if keys.start.is_multiple_of(depth) {
+        call.v().one_run(b, g, range, spare, |rows| {
+            (call.storage.values)(rows, out);
+        });
+    } else {
+        // Zeros in the place of what comes before.
+        spare.clear();
+        spare.resize(keys.start % depth * width, T::default());
+        call.v().copy(b, g, range, spare);
+        let rows = spare.len() / width.max(1);
+        (call.storage.values)(Rows::new(spare, 0, width as isize, rows, width), out);
+    }
 }
 
 /// Whether the values of some keys of a head's stretch are all finite.
@@ -202,34 +215,56 @@ pub(super) fn values_finite<T: Float>(
     finite
 }
 
-/// The values that [`Scratch::widen`] has converted, or somebody before.
-pub(super) fn widened<'r, T: Real>(
-    packed: Option<Packed<'r, T>>,
-    v: &'r mut Aligned<T>,
+/// The values that [`Scratch::widen`] has converted, or somebody before: rows of values, or of as
+/// many neighbouring ones as lie in one place.
+pub(super) fn widened<'r, T: Float>(
+    call: &Call<'_, T>,
+    packed: Option<Packed<'r, T::Real>>,
+    v: &'r mut Aligned<T::Real>,
     keys: Range<usize>,
-    width: usize,
-) -> Rows<'r, T> {
+) -> Rows<'r, T::Real> {
+    let (width, depth) = (call.v().width(), call.storage.depth);
+    let first = keys.start / depth;
+    let count = keys.end.div_ceil(depth) - first;
     let (data, start) = match packed {
-        Some(packed) => (packed.values, keys.start * width),
-        None => (&*v.get(keys.len() * width), 0),
+        Some(packed) => (packed.values, first * width),
+        None => (&*v.get(count * width), 0),
     };
-    Rows::new(data, start, width as isize, keys.len(), width)
+    Rows::new(data, start, width as isize, count, width)
+}
+
+impl<'k, T> Packed<'k, T> {
+    /// Itself, if no value of keys outside lies in one place with one of `keys`: their weights are
+    /// 0, but they may be NaN.
+    fn apart<E: Float<Real = T>>(
+        self,
+        call: &Call<'_, E>,
+        head: Head<'_>,
+        keys: Range<usize>,
+    ) -> Option<Self> {
+        let depth = call.storage.depth;
+        let end = keys.end.is_multiple_of(depth) || keys.end == head.stretch.keys.len();
+        (keys.start.is_multiple_of(depth) && end).then_some(self)
+    }
 }
 
 impl<T: Float> Scratch<T> {
     /// Converts the values of some keys of a head's stretch, if they need it and have not been
-    /// converted before.
-    pub(super) fn widen(
+    /// converted before; returns where that is to be looked for.
+    fn widen<'k>(
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
-        packed: Option<Packed<'_, T::Real>>,
+        packed: Option<Packed<'k, T::Real>>,
         keys: Range<usize>,
-    ) {
+    ) -> Option<Packed<'k, T::Real>> {
+        let packed = packed.and_then(|packed| packed.apart(call, head, keys.clone()));
         if packed.is_none() {
-            let v = self.v.get(widened_len(call, keys.len()));
+            let from = keys.start / call.storage.depth * call.storage.depth;
+            let v = self.v.get(widened_len(call, keys.end - from));
             widen_values(call, head, keys, &mut self.spare, v);
         }
+        packed
     }
 
     /// Takes a block of queries of one key and value head: all pairs of head and query.
@@ -280,7 +315,7 @@ impl<T: Float> Scratch<T> {
                 .extend(rows.map(|row| call.direct_row([head.batch, row.head, row.query])));
         }
         if in_place(call, head, &self.rows).is_none() {
-            let q = self.q.get(self.rows.len() * call.inputs.head_dim());
+            let q = self.q.get(self.rows.len() * call.slots());
             gather(call, head, &self.rows, &mut self.spare, q);
         }
     }
@@ -332,13 +367,13 @@ impl<T: Float> Scratch<T> {
         }
         let first = head.stretch.keys.start;
         let keys = first + start..first + end;
-        let (width, d_v) = (call.inputs.head_dim(), call.v().width());
+        let width = call.slots();
         let v = match call.v().one_piece(head.batch, head.kv_head, keys) {
             Some(rows) => match T::as_real(rows) {
                 Some(rows) => rows,
                 None => {
-                    self.widen(call, head, packed, start..end);
-                    widened(packed, &mut self.v, start..end, d_v)
+                    let packed = self.widen(call, head, packed, start..end);
+                    widened(call, packed, &mut self.v, start..end)
                 }
             },
             None => return false,
@@ -436,10 +471,11 @@ impl<T: Float> Scratch<T> {
         };
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             self.open(call, head, packed, block);
+            let mut wide = None;
             if weigh {
                 let keys = Span::union(&self.spans);
                 let start = block * BLOCK;
-                self.widen(call, head, packed, start + keys.from..start + keys.to);
+                wide = self.widen(call, head, packed, start + keys.from..start + keys.to);
             }
             let first = block == from / BLOCK;
             let guarded = weigh && !self.values_are_finite(call, head, packed, block);
@@ -451,7 +487,7 @@ impl<T: Float> Scratch<T> {
                 self.exponentiate(call, head, block, rows.clone(), (guarded, meanwhile));
                 if weigh {
                     let how = (first, guarded, meanwhile);
-                    self.weigh(call, head, packed, block, rows, how);
+                    self.weigh(call, head, wide, block, rows, how);
                 }
             }
         }
@@ -470,7 +506,7 @@ impl<T: Float> Scratch<T> {
         self.corrections.resize(self.rows.len(), T::Real::ONE);
         if packed.is_none() && !call.by_dots {
             let end = Span::union(&self.spans).to;
-            let k = self.k.get(BLOCK * call.inputs.head_dim());
+            let k = self.k.get(BLOCK * call.slots());
             pack(call, head, first..first + end, &mut self.spare, k);
         }
     }
@@ -503,7 +539,7 @@ impl<T: Float> Scratch<T> {
         block: usize,
         rows: Range<usize>,
     ) {
-        let width = call.inputs.head_dim();
+        let width = call.slots();
         let count = self.rows.len();
         let q = in_place(call, head, &self.rows[rows.clone()]).unwrap_or_else(|| {
             let q = &*self.q.get(count * width); // gathered by `take_rows`
@@ -562,14 +598,14 @@ fn gather<T: Float>(
     mut to: &mut [T::Real],
 ) {
     let q = call.inputs.q();
-    let width = q.shape()[3];
+    let width = call.slots();
     for rows in rows.chunk_by(|a, b| a.head == b.head) {
         let (h, first) = (rows[0].head, rows[0].query);
         let (out, rest) = to.split_at_mut(rows.len() * width);
         to = rest;
         let queries = first..first + rows.len();
         with_neighbours(&q, head.batch, h, queries, spare, |rows| {
-            (call.storage.widen)(rows, call.sign, out);
+            (call.storage.queries)(rows, call.sign, out);
         });
     }
 }

@@ -89,7 +89,9 @@ impl<'a, T: Float> Call<'a, T> {
             kernels: T::storage(isa).kernels,
             visible: Visible::new(attention, &inputs),
             group,
-            by_dots: !reproducible && group * inputs.queries() <= MOST_BY_DOTS,
+            by_dots: !reproducible
+                && T::storage(isa).depth == 1
+                && group * inputs.queries() <= MOST_BY_DOTS,
             sign,
             c,
             natural,
@@ -100,6 +102,11 @@ impl<'a, T: Float> Call<'a, T> {
                 .filter_map(|mask| Some((mask.view().broadcast(shape)?, mask.true_keeps())))
                 .collect(),
         }
+    }
+
+    /// Places of numbers that a query or key takes.
+    pub(super) fn slots(&self) -> usize {
+        self.inputs.head_dim().div_ceil(self.storage.depth)
     }
 
     /// Whether single keys may be dropped from what a query sees.
@@ -404,13 +411,7 @@ impl<'a, T: Element + Default> Parts<'a, T> {
             return each(rows);
         }
         spare.clear();
-        let cached = self.past.map_or(0, |past| past.shape()[2]);
-        let middle = range.end.min(cached).max(range.start);
-        if let Some(past) = self.past {
-            copy(&past, b, g, range.start..middle, spare);
-        }
-        let new = middle.max(cached) - cached..range.end.max(cached) - cached;
-        copy(&self.new, b, g, new, spare);
+        self.copy(b, g, range.clone(), spare);
         each(Rows::new(
             spare,
             0,
@@ -418,6 +419,17 @@ impl<'a, T: Element + Default> Parts<'a, T> {
             range.len(),
             self.width(),
         ));
+    }
+
+    /// Adds rows to `to`, one after the other.
+    pub(super) fn copy(&self, b: usize, g: usize, range: Range<usize>, to: &mut Vec<T>) {
+        let cached = self.past.map_or(0, |past| past.shape()[2]);
+        let middle = range.end.min(cached).max(range.start);
+        if let Some(past) = self.past {
+            copy(&past, b, g, range.start..middle, to);
+        }
+        let new = middle.max(cached) - cached..range.end.max(cached) - cached;
+        copy(&self.new, b, g, new, to);
     }
 }
 

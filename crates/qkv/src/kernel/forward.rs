@@ -188,7 +188,7 @@ fn by_head<T: Float>(
     empty: &Mutex<Vec<[usize; 3]>>,
 ) {
     T::with_scratch(|scratch| {
-        let width = call.inputs.head_dim();
+        let width = call.slots();
         let mut found = Vec::new();
         let mut finite = Vec::new();
         let mut spare = Vec::new();
@@ -281,7 +281,7 @@ fn by_wave<T: Float>(
     threads: usize,
     empty: &Mutex<Vec<[usize; 3]>>,
 ) {
-    let width = call.inputs.head_dim();
+    let width = call.slots();
     let wave = (4 * threads).div_ceil(boxes).clamp(1, groups);
     let stretches: Vec<Stretch> = (0..call.visible.stretches())
         .map(|index| call.visible.stretch(index))

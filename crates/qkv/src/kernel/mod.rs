@@ -15,13 +15,19 @@
 //! and at the end `output = o / (Σ l + sink)`, `lse = m + ln Σ l`. Every 2048 keys (m, l, o) start
 //! afresh; the parts are merged in order.
 //!
+//! Numbers of 16 bits are widened to `f32` first, and the output is rounded once. With
+//! [`Isa::Avx512Bf16`] the chains of `bf16` go by pairs instead, of neighbouring columns for s and of
+//! neighbouring keys for w, where p is rounded to `bf16`: in each pair the second product is added
+//! first. A key without a partner has one with p = 0.
+//!
 //! **Which numbers are added in which order depends on the key's place alone**, not on tiles,
 //! threads, batch, strides or how many queries there are, and a dropped key changes nothing: so
 //! for one instruction set a row always has the same bits. Decoding a token equals the row of a
 //! prefill, chunked prefill equals one shot. Left padding moves keys, and dropout goes by the
 //! batch entry, so both are outside this promise. [`Options::reproducible`] can give it up.
 //!
-//! Working memory is one packed copy of some heads' keys and the scores of 96 queries × 256 keys
+//! Working memory is one packed copy of some heads' keys, of their values too where these are
+//! converted, and the scores of 96 queries × 256 keys
 //! a thread.
 
 mod ahead;

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 /// For one instruction set the number of threads changes no bit of a result, whatever the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The instruction set. Left out, the environment variable `QKV_ISA` (`avx512`, `avx2` or
-    /// `portable`, read once) decides, and without it the best that the processor has.
+    /// The instruction set. Left out, the environment variable `QKV_ISA` (`avx512bf16`,
+    /// `avx512`, `avx2` or `portable`, read once) decides, and without it the best that the processor has.
     pub isa: Option<Isa>,
     /// Threads at most. Left out, as many as the pool has.
     pub threads: Option<NonZeroUsize>,
@@ -22,7 +22,7 @@ pub struct Options {
     /// keys and values are in the processor's caches, a twentieth less where they come from memory.
     /// What it gives up: a query alone differs in its last bits from the same query among others,
     /// so a decoded token is not exactly the row of a prefill. The number of threads still changes
-    /// nothing, and [`bound`](crate::bound) holds.
+    /// nothing, and [`bound`](crate::bound) holds. The dot products of bf16 have one order only.
     pub reproducible: bool,
 }
 
@@ -61,12 +61,13 @@ impl Options {
 }
 
 impl Isa {
-    /// `avx512`, `avx2` or `portable`.
+    /// `avx512bf16`, `avx512`, `avx2` or `portable`.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
+            Isa::Avx512Bf16 => "avx512bf16",
         }
     }
 }
@@ -87,6 +88,6 @@ fn missing(option: &'static str, name: &str) -> Error {
     Error::Option {
         option,
         value: name.into(),
-        remedy: "choose avx512, avx2 or portable, one that this processor has, or leave it out",
+        remedy: "choose avx512bf16, avx512, avx2 or portable, one that this processor has, or leave it out",
     }
 }

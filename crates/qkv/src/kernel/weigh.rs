@@ -59,6 +59,45 @@ impl<T: Float> Scratch<T> {
             }
             return;
         }
+        let depth = call.storage.depth;
+        let keys = Span {
+            from: union.from / depth * depth,
+            to: union.to,
+        };
+        if guarded && depth > 1 {
+            (call.kernels.round)(spans, x);
+            let width = call.v().width();
+            let range = start + union.from..start + union.to;
+            for (i, sums) in sums.chunks_exact_mut(stride.max(1)).enumerate() {
+                // The values of dropped keys are taken as 0, as what comes before the first is.
+                let kept = &self.kept[rows.start + i];
+                let spare = &mut self.spare;
+                spare.clear();
+                spare.resize((union.from - keys.from) * width, T::default());
+                call.v()
+                    .copy(head.batch, head.kv_head, range.clone(), spare);
+                for (j, row) in (keys.from..).zip(spare.chunks_exact_mut(width.max(1))) {
+                    if !kept[j] {
+                        row.fill(T::default());
+                    }
+                }
+                let count = keys.len().div_ceil(depth);
+                let v = self.v.get(count * width);
+                (call.storage.values)(Rows::new(spare, 0, width as isize, keys.len(), width), v);
+                let values = Values {
+                    p: &x[i * STRIDE..],
+                    spans: &spans[i..=i],
+                    keys,
+                    v: Rows::new(v, 0, width as isize, count, width),
+                    start: match begin {
+                        Start::Times(factors) => Start::Times(&factors[i..]),
+                        start => start,
+                    },
+                };
+                (call.kernels.values)(&values, sums);
+            }
+            return;
+        }
         let (kept, weighed) = (&self.kept, self.weighed.get(stride));
         let mut weigh = |v: Rows<'_, T::Real>| {
             if guarded {
@@ -90,18 +129,19 @@ impl<T: Float> Scratch<T> {
                     &Values {
                         p: &[],
                         spans,
-                        keys: union,
+                        keys,
                         v,
                         start: begin,
                     },
                     sums,
                 );
             } else {
+                (call.kernels.round)(spans, x);
                 (call.kernels.values)(
                     &Values {
                         p: x,
                         spans,
-                        keys: union,
+                        keys,
                         v,
                         start: begin,
                     },
@@ -122,8 +162,9 @@ impl<T: Float> Scratch<T> {
             // What some of the rows see of what all do.
             let all = Span::union(&self.spans);
             let keys = block * BLOCK + all.from..block * BLOCK + all.to;
-            let v = widened(packed, &mut self.v, keys, call.v().width());
-            weigh(v.part(union.from - all.from..union.to - all.from));
+            let v = widened(call, packed, &mut self.v, keys);
+            let first = union.from / depth - all.from / depth;
+            weigh(v.part(first..union.to.div_ceil(depth) - all.from / depth));
         }
     }
 }

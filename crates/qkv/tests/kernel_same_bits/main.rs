@@ -54,6 +54,9 @@ impl Pair {
     }
 
     fn check_in<T: Float + Gap>(&self, isa: Isa) {
+        if isa.of(T::DTYPE) != isa {
+            return;
+        }
         let whole = compute::<T>(&self.whole, [Layout::Plain; 3], isa);
         let part = compute::<T>(&self.part, self.layouts, isa);
         let [batch, heads, queries, _] = self.part.q.shape;

@@ -2,7 +2,7 @@
 
 use super::array::{Array, Gap, Layout};
 use super::call::{Call, Typed};
-use super::{both_orders, isas};
+use super::{both_orders, isas_of};
 use qkv::{DType, Element, Float, Isa, Output, bound, definition, forward_with};
 
 /// The definition's result.
@@ -104,7 +104,7 @@ impl Expected {
         ratios: &mut Ratios,
     ) -> Result<(), String> {
         let typed: Typed<T> = call.typed(layouts);
-        for isa in isas() {
+        for isa in isas_of::<T>() {
             let (attention, inputs) = (call.attention(&typed), typed.inputs());
             for options in both_orders(call, isa, threads) {
                 let found = forward_with(&attention, &inputs, &options);

@@ -26,6 +26,11 @@ pub fn isas() -> impl Iterator<Item = Isa> {
     Isa::ALL.into_iter().filter(|isa| isa.available())
 }
 
+/// Those of them that compute a type in their own way.
+pub fn isas_of<T: Float>() -> impl Iterator<Item = Isa> {
+    isas().filter(|isa| isa.of(T::DTYPE) == *isa)
+}
+
 /// An instruction set and a number of threads.
 pub fn options(isa: Isa, threads: usize) -> Options {
     Options {
@@ -92,7 +97,7 @@ fn some_weights<T: Float + Gap>(call: &Call, layouts: [Layout; 3], random: &mut 
     let typed = call.typed::<T>(layouts);
     let (attention, inputs) = (call.attention(&typed), typed.inputs());
     let part = any_part(call, random);
-    for isa in isas() {
+    for isa in isas_of::<T>() {
         let options = options(isa, 1);
         weights(&attention, &inputs, &options, &part).unwrap();
         scores(&attention, &inputs, &options, &part).unwrap();

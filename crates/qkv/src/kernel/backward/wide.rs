@@ -28,7 +28,7 @@ impl<'a, T: Float> Wide<'a, T> {
         for at in 0..batch * heads {
             let out = &mut numbers.data_mut()[at * rows * width..];
             with_neighbours(&view, at / heads, at % heads, 0..rows, &mut spare, |rows| {
-                (T::storage(isa).widen)(rows, T::Real::ONE, out);
+                (T::storage(isa).widen)(rows, out);
             });
         }
         Wide::Converted(numbers)

@@ -4,7 +4,7 @@ use super::vector::Vector;
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]
-pub(super) struct F32x16(__m512);
+pub(super) struct F32x16(pub(super) __m512);
 
 #[derive(Clone, Copy)]
 pub(super) struct F64x8(__m512d);
@@ -59,6 +59,58 @@ unsafe fn kept_bits(from: *const bool, n: usize, kept: bool) -> u16 {
 }
 
 impl F32x16 {
+    /// Rows to columns.
+    #[inline(always)]
+    pub(super) unsafe fn turned(r: [__m512; 16]) -> [__m512; 16] {
+        unsafe {
+            let mut a = [_mm512_setzero_pd(); 16];
+            for i in 0..8 {
+                a[2 * i] = _mm512_castps_pd(_mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]));
+                a[2 * i + 1] = _mm512_castps_pd(_mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]));
+            }
+            // b[4q + c]: column c of each quarter, rows 4q to 4q + 3
+            let mut b = [_mm512_setzero_ps(); 16];
+            for q in 0..4 {
+                for half in 0..2 {
+                    let (low, high) = (a[4 * q + half], a[4 * q + 2 + half]);
+                    b[4 * q + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+                    b[4 * q + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+                }
+            }
+            let mut out = [_mm512_setzero_ps(); 16];
+            for c in 0..4 {
+                let rows_0_7_even = _mm512_shuffle_f32x4::<0x88>(b[c], b[4 + c]);
+                let rows_0_7_odd = _mm512_shuffle_f32x4::<0xdd>(b[c], b[4 + c]);
+                let rows_8_15_even = _mm512_shuffle_f32x4::<0x88>(b[8 + c], b[12 + c]);
+                let rows_8_15_odd = _mm512_shuffle_f32x4::<0xdd>(b[8 + c], b[12 + c]);
+                out[c] = _mm512_shuffle_f32x4::<0x88>(rows_0_7_even, rows_8_15_even);
+                out[4 + c] = _mm512_shuffle_f32x4::<0x88>(rows_0_7_odd, rows_8_15_odd);
+                out[8 + c] = _mm512_shuffle_f32x4::<0xdd>(rows_0_7_even, rows_8_15_even);
+                out[12 + c] = _mm512_shuffle_f32x4::<0xdd>(rows_0_7_odd, rows_8_15_odd);
+            }
+            out
+        }
+    }
+
+    /// The first columns, 16 numbers each.
+    #[inline(always)]
+    pub(super) unsafe fn store_columns(out: [__m512; 16], columns: usize, to: *mut f32) {
+        unsafe {
+            if columns == 16 {
+                for (c, column) in out.iter().enumerate() {
+                    _mm512_storeu_ps(to.add(16 * c), *column);
+                }
+            } else {
+                // Not by an index of a loop, which would keep the columns in memory.
+                for c in 0..15 {
+                    if c < columns {
+                        _mm512_storeu_ps(to.add(16 * c), out[c]);
+                    }
+                }
+            }
+        }
+    }
+
     #[inline(always)]
     pub(super) unsafe fn widen_f16(from: *const u16) -> Self {
         unsafe { F32x16(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) }
@@ -256,43 +308,8 @@ impl Vector for F32x16 {
                     F32x16::load_first(from, columns).0
                 };
             }
-            let mut a = [_mm512_setzero_pd(); 16];
-            for i in 0..8 {
-                a[2 * i] = _mm512_castps_pd(_mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]));
-                a[2 * i + 1] = _mm512_castps_pd(_mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]));
-            }
-            // b[4q + c]: column c of each quarter, rows 4q to 4q + 3
-            let mut b = [_mm512_setzero_ps(); 16];
-            for q in 0..4 {
-                for half in 0..2 {
-                    let (low, high) = (a[4 * q + half], a[4 * q + 2 + half]);
-                    b[4 * q + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
-                    b[4 * q + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
-                }
-            }
-            let mut out = [_mm512_setzero_ps(); 16];
-            for c in 0..4 {
-                let rows_0_7_even = _mm512_shuffle_f32x4::<0x88>(b[c], b[4 + c]);
-                let rows_0_7_odd = _mm512_shuffle_f32x4::<0xdd>(b[c], b[4 + c]);
-                let rows_8_15_even = _mm512_shuffle_f32x4::<0x88>(b[8 + c], b[12 + c]);
-                let rows_8_15_odd = _mm512_shuffle_f32x4::<0xdd>(b[8 + c], b[12 + c]);
-                out[c] = _mm512_shuffle_f32x4::<0x88>(rows_0_7_even, rows_8_15_even);
-                out[4 + c] = _mm512_shuffle_f32x4::<0x88>(rows_0_7_odd, rows_8_15_odd);
-                out[8 + c] = _mm512_shuffle_f32x4::<0xdd>(rows_0_7_even, rows_8_15_even);
-                out[12 + c] = _mm512_shuffle_f32x4::<0xdd>(rows_0_7_odd, rows_8_15_odd);
-            }
-            if columns == 16 {
-                for (c, column) in out.iter().enumerate() {
-                    _mm512_storeu_ps(to.add(16 * c), *column);
-                }
-            } else {
-                // Not by an index of a loop, which would keep the columns in memory.
-                for c in 0..15 {
-                    if c < columns {
-                        _mm512_storeu_ps(to.add(16 * c), out[c]);
-                    }
-                }
-            }
+            let out = F32x16::turned(r);
+            F32x16::store_columns(out, columns, to);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers in memory that a register takes widened, and gives back rounded.
 
-use super::super::real::Stored;
+use super::super::real::{Real, Stored};
 use super::pack::TILE;
 use super::portable::Four;
 use super::rows::Rows;
@@ -137,12 +137,24 @@ x86!(super::avx512::F32x16, f16, 16, widen_f16, narrow_f16);
 #[cfg(target_arch = "x86_64")]
 x86!(super::avx512::F32x16, bf16, 16, widen_bf16, narrow_bf16);
 
-/// Widens all rows, times `factor`, one after the other.
+/// Widens all rows, one after the other.
 ///
 /// # Panics
 /// If `out` is shorter than the rows.
 #[inline(always)]
 pub(super) unsafe fn widen<V: Holds<E>, E: Stored<Real = V::T>>(
+    rows: Rows<'_, E>,
+    out: &mut [V::T],
+) {
+    unsafe { times::<V, E>(rows, V::T::ONE, out) }
+}
+
+/// Widens all rows, times `factor`, one after the other.
+///
+/// # Panics
+/// If `out` is shorter than the rows.
+#[inline(always)]
+pub(super) unsafe fn times<V: Holds<E>, E: Stored<Real = V::T>>(
     rows: Rows<'_, E>,
     factor: V::T,
     out: &mut [V::T],

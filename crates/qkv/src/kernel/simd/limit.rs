@@ -15,7 +15,7 @@ pub(super) unsafe fn run<V: Vector>(rounds: usize) -> u64 {
         let mut chains = [V::splat(V::T::ONE); CHAINS];
         for _ in 0..rounds {
             for chain in &mut chains {
-                *chain = chain.fma(factor, factor);
+                *chain = factor.fma(factor, *chain);
             }
         }
         let mut lanes = [V::T::ZERO; 16];
@@ -24,5 +24,5 @@ pub(super) unsafe fn run<V: Vector>(rounds: usize) -> u64 {
             std::hint::black_box(&lanes);
         }
     }
-    2 * (rounds * CHAINS * V::LANES) as u64
+    2 * (rounds * CHAINS * V::LANES * V::DEPTH) as u64
 }

@@ -7,7 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | `vector` | one register; exp and tanh on it |
-//! | `avx512`, `avx2`, `portable` | registers of an instruction set |
+//! | `avx512`, `avx512bf16`, `avx2`, `portable` | registers of an instruction set |
 //! | `pack`, `scores`, `bend`, `softmax`, `values` | the stages, for any register |
 //! | `convert` | numbers that lie in memory in another format |
 //! | `dots` | scores of very few queries, summed in another order |
@@ -20,11 +20,15 @@
 //! | `shared` | one output written from many threads |
 #![allow(unsafe_code)]
 
+use crate::view::DType;
+
 mod across;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512bf16;
 mod bend;
 mod convert;
 mod dots;
@@ -160,11 +164,22 @@ pub enum Isa {
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
+    /// AVX-512 with dot products of bf16, which round weights to bf16 before they meet the values.
+    /// All other number types are computed as with [`Isa::Avx512`].
+    Avx512Bf16,
 }
 
 impl Isa {
     /// All, the plainest first.
-    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16];
+
+    /// The one that numbers of a type are computed with where this one is chosen.
+    pub fn of(self, dtype: DType) -> Isa {
+        match self {
+            Isa::Avx512Bf16 if dtype != DType::Bf16 => Isa::Avx512,
+            isa => isa,
+        }
+    }
 
     /// Whether this processor has it.
     pub fn available(self) -> bool {
@@ -183,8 +198,10 @@ impl Isa {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
             }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Bf16 => Isa::Avx512.available() && is_x86_feature_detected!("avx512bf16"),
             #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 => false,
+            Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 => false,
         }
     }
 }
@@ -203,6 +220,8 @@ pub struct Kernels<T: 'static> {
     pub correction: fn(T, T, T) -> T,
     /// The sum of each row's 16 running sums; see `softmax`.
     pub totals: fn(&[[T; TILE]], &mut [T]),
+    /// Puts weights into the form that `values` takes, if it is another.
+    pub round: fn(&[Span], &mut [T]),
     /// Weighted sums of a block; see `values`.
     pub values: fn(&Values<'_, T>, &mut [T]),
     /// Exponentials and weighted sums of a block; see `values`.
@@ -219,13 +238,14 @@ pub struct Kernels<T: 'static> {
     pub burn: fn(usize) -> u64,
 }
 
-/// A table of kernels: `queries × registers` of a tile of scores, then of values, then queries of
+/// A table of kernels by a register, and by one that the products of scores and values are made
+/// with: `queries × registers` of a tile of scores, then of values, then queries of
 /// a tile of values where there are few.
 macro_rules! kernels {
-    ($name:ident, $v:ty, $t:ty, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal, $stream:literal) => {
+    ($name:ident, $v:ty, $products:ty, $t:ty, $round:path, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal, $stream:literal) => {
         static $name: Kernels<$t> = {
             kernels!(@each $(#[$feature])*,
-                fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$v, $sr, $sn>;
+                fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$products, $sr, $sn>;
                 fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = bend::bend::<$v>;
                 fn maxima(args: &mut Softmax<'_, $t>, edit: Edit<'_, $t>, corrections: &mut [$t]) -> () =
                     softmax::maxima::<$v, $vr>;
@@ -233,12 +253,13 @@ macro_rules! kernels {
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
                 fn totals(lanes: &[[$t; TILE]], to: &mut [$t]) -> () = softmax::totals::<$v>;
                 fn weigh(softmax: Option<&mut Softmax<'_, $t>>, args: &Values<'_, $t>, sums: &mut [$t]) -> () =
-                    values::run::<$v, $vr, $vn, $stream>;
+                    values::run::<$products, $vr, $vn, $stream>;
+                fn round(spans: &[Span], x: &mut [$t]) -> () = $round;
                 fn gradient(args: &mut ScoreGradient<'_, $t>) -> () = gradient::run::<$v>;
                 fn across(args: &Across<'_, $t>, sums: &mut [$t]) -> () = across::run::<$v, $vr, $vn>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
                 fn logarithms(numbers: &mut [f64]) -> () = logarithm::run;
-                fn burn(rounds: usize) -> u64 = limit::run::<$v>;
+                fn burn(rounds: usize) -> u64 = limit::run::<$products>;
             );
             // One kernel for both, since it is the largest.
             fn values(args: &Values<'_, $t>, sums: &mut [$t]) {
@@ -252,7 +273,7 @@ macro_rules! kernels {
                 weigh(Some(softmax), args, sums);
             }
             Kernels {
-                scores, bend, maxima, exponentials, correction, totals, values,
+                scores, bend, maxima, exponentials, correction, totals, round, values,
                 exponentials_and_values, gradient, across, add, logarithms, burn,
             }
         };
@@ -279,18 +300,22 @@ macro_rules! kernels {
     };
 }
 
-kernels!(PORTABLE_F32, portable::Four<f32>, f32, , 4 x 2, 4 x 2, 1);
-kernels!(PORTABLE_F64, portable::Four<f64>, f64, , 4 x 2, 4 x 2, 1);
+kernels!(PORTABLE_F32, portable::Four<f32>, portable::Four<f32>, f32, softmax::keep, , 4 x 2, 4 x 2, 1);
+kernels!(PORTABLE_F64, portable::Four<f64>, portable::Four<f64>, f64, softmax::keep, , 4 x 2, 4 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2_F32, avx2::F32x8, f32, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
+kernels!(AVX2_F32, avx2::F32x8, avx2::F32x8, f32, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2_F64, avx2::F64x4, f64, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
+kernels!(AVX2_F64, avx2::F64x4, avx2::F64x4, f64, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX512_F32, avx512::F32x16, f32,
+kernels!(AVX512_F32, avx512::F32x16, avx512::F32x16, f32, softmax::keep,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 6 x 4, 6 x 4, 2);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX512_F64, avx512::F64x8, f64,
+kernels!(AVX512_F64, avx512::F64x8, avx512::F64x8, f64, softmax::keep,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4, 2);
+
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX512_BF16, avx512::F32x16, avx512bf16::Pairs, f32, avx512bf16::round,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")], 6 x 4, 6 x 4, 2);
 
 mod storage;
 pub use storage::{Storage, storage_bf16, storage_f16, storage_f32, storage_f64};

@@ -25,8 +25,10 @@ pub fn packed_len(keys: usize, width: usize) -> usize {
 #[inline(always)]
 pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(rows: Rows<'_, E>, out: &mut [V::T]) {
     let width = rows.width();
+    let slots = width.div_ceil(V::DEPTH);
+    let step = V::LANES * V::DEPTH;
     let full = rows.count() / TILE;
-    assert!(out.len() >= packed_len(rows.count(), width));
+    assert!(out.len() >= packed_len(rows.count(), slots));
     // What is asked for ahead: the lines of as many rows as a tile has, in the order of memory and
     // evenly spaced. Rows without gaps are one long row.
     let line = 64 / size_of::<E>();
@@ -35,9 +37,9 @@ pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(rows: Rows<'_, E>,
     } else {
         (1, width.div_ceil(line))
     };
-    let turns = width.div_ceil(V::LANES) * (TILE / V::LANES);
+    let turns = width.div_ceil(step) * (TILE / V::LANES);
     let at_once = (TILE / long * lines).div_ceil(turns.max(1));
-    for (tile, out) in out.chunks_exact_mut(TILE * width).enumerate().take(full) {
+    for (tile, out) in out.chunks_exact_mut(TILE * slots).enumerate().take(full) {
         let first = rows
             .pointer()
             .wrapping_offset((tile * TILE) as isize * rows.stride());
@@ -45,14 +47,14 @@ pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(rows: Rows<'_, E>,
         let (mut ahead, mut left) = (row, lines);
         let mut d = 0;
         while d < width {
-            let columns = V::LANES.min(width - d);
+            let columns = step.min(width - d);
             let mut lane = 0;
             while lane < TILE {
                 // SAFETY: rows tile·16 + lane .. + LANES exist, since the tile is full, and have
                 // columns d .. d + columns; what is written lies in the tile of 16·width numbers.
                 unsafe {
                     let from = first.wrapping_offset(lane as isize * rows.stride() + d as isize);
-                    let to = out.as_mut_ptr().add(d * TILE + lane);
+                    let to = out.as_mut_ptr().add(d / V::DEPTH * TILE + lane);
                     // Half of it before and half after, since many at once wait for one another.
                     let mut ask = |count: usize| {
                         for _ in 0..count {
@@ -76,11 +78,43 @@ pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(rows: Rows<'_, E>,
     }
     let left = rows.count() % TILE;
     if left > 0 {
-        let out = &mut out[full * TILE * width..][..TILE * width];
+        let out = &mut out[full * TILE * slots..][..TILE * slots];
+        let rows = rows.part(full * TILE..full * TILE + left);
+        if V::DEPTH > 1 {
+            // SAFETY: `step` is at most 32 columns, and `out` has room for a tile.
+            unsafe { turn_few::<V, E>(rows, step, out) };
+            return;
+        }
         out.fill(V::T::ZERO);
         for lane in 0..left {
-            for (d, &x) in rows.row(full * TILE + lane).iter().enumerate() {
+            for (d, &x) in rows.row(lane).iter().enumerate() {
                 out[d * TILE + lane] = x.widen();
+            }
+        }
+    }
+}
+
+/// Packs fewer than [`TILE`] rows into a tile, by way of a whole one.
+#[inline(always)]
+unsafe fn turn_few<V: Holds<E>, E: Stored<Real = V::T>>(
+    rows: Rows<'_, E>,
+    step: usize,
+    out: &mut [V::T],
+) {
+    const COLUMNS: usize = 2 * TILE;
+    let width = rows.width();
+    for d in (0..width).step_by(step) {
+        let columns = step.min(width - d);
+        let mut tile = [[E::default(); COLUMNS]; TILE];
+        for (i, tile) in tile.iter_mut().enumerate().take(rows.count()) {
+            tile[..columns].copy_from_slice(&rows.row(i)[d..d + columns]);
+        }
+        for lane in (0..TILE).step_by(V::LANES) {
+            // SAFETY: the rows of `tile` are whole; `out` is a tile.
+            unsafe {
+                let to = out.as_mut_ptr().add(d / V::DEPTH * TILE + lane);
+                let from = tile[lane..].as_flattened().as_ptr();
+                V::turn_wide(from, COLUMNS as isize, columns, to);
             }
         }
     }

@@ -247,7 +247,7 @@ unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
 pub(super) unsafe fn exponentials<V: Vector>(args: &mut Softmax<'_, V::T>) {
     let rows = 0..args.spans.len();
     // SAFETY: the slices hold every row.
-    unsafe { Left::of::<V>(args).part(rows).all::<V>() }
+    unsafe { Left::of::<V>(args).part::<V>(rows).all::<V>() }
 }
 
 /// Exponentials that are still to be computed.
@@ -296,11 +296,11 @@ impl<T: Real> Left<T> {
 
     /// Those of some rows, which must be there.
     #[inline(always)]
-    pub(super) unsafe fn part(mut self, rows: Range<usize>) -> Self {
+    pub(super) unsafe fn part<V: Vector<T = T>>(mut self, rows: Range<usize>) -> Self {
         unsafe {
             self.skip(rows.start);
             self.rows = rows.len();
-            self.begin_row();
+            self.begin_row::<V>();
         }
         self
     }
@@ -317,9 +317,12 @@ impl<T: Real> Left<T> {
 
     /// Goes on to a row with a key, unless this is one.
     #[inline(always)]
-    unsafe fn begin_row(&mut self) {
+    unsafe fn begin_row<V: Vector<T = T>>(&mut self) {
         unsafe {
             while self.rows > 0 && (*self.spans).is_empty() {
+                if V::DEPTH > 1 {
+                    clear_weights::<V>(self.x, Span::default());
+                }
                 self.skip(1);
             }
             if self.rows > 0 {
@@ -367,10 +370,10 @@ impl<T: Real> Left<T> {
                 let mut sum = V::load(sums.add(lane));
                 let mut at = self.at + lane;
                 while at < to {
-                    let x = self.x.add(at);
-                    let y = V::load(x).sub(shift).mul(c);
+                    let y = V::load(self.x.add(at)).sub(shift).mul(c);
                     let p = y.exp2(self.constants);
-                    p.store(x);
+                    // Not behind what is still to be read.
+                    p.store_weights(self.x, at);
                     sum = sum.add(p);
                     at += TILE;
                 }
@@ -379,9 +382,27 @@ impl<T: Real> Left<T> {
             }
             self.at = to;
             if to == end {
+                if V::DEPTH > 1 {
+                    clear_weights::<V>(self.x, (*self.spans).tiles());
+                }
                 self.skip(1);
-                self.begin_row();
+                self.begin_row::<V>();
             }
+        }
+    }
+}
+
+/// Weights that are taken as they are.
+#[inline(always)]
+pub(super) unsafe fn keep<T>(_: &[Span], _: &mut [T]) {}
+
+/// Makes the weights outside some tiles of a row 0, once those inside are stored.
+#[inline(always)]
+pub(super) unsafe fn clear_weights<V: Vector>(x: *mut V::T, tiles: Span) {
+    unsafe {
+        let zero = V::splat(V::T::ZERO);
+        for at in (0..tiles.from).chain(tiles.to..BLOCK).step_by(TILE) {
+            zero.store_weights(x, at);
         }
     }
 }
@@ -399,7 +420,7 @@ unsafe fn correct<V: Vector>(old: V, new: V, c: V) -> V {
 
 impl Span {
     /// The tiles that hold a key.
-    fn tiles(self) -> Span {
+    pub(super) fn tiles(self) -> Span {
         if self.is_empty() {
             return Span::default();
         }

@@ -11,8 +11,15 @@ type Finish<T> = fn(&[<T as Stored>::Real], &[<T as Stored>::Real], RowsMut<'_, 
 pub struct Storage<T: Stored> {
     /// Packs keys into tiles of [`TILE`]; see `pack`.
     pub pack: fn(Rows<'_, T>, &mut [T::Real]),
-    /// Rows one after the other, times a factor, as the kernels take them; see `convert`.
-    pub widen: fn(Rows<'_, T>, T::Real, &mut [T::Real]),
+    /// How many neighbouring columns of q and k, or values of neighbouring keys, lie in the place
+    /// of one number.
+    pub depth: usize,
+    /// Rows one after the other, times 1, −1 or 0, as `scores` takes queries; see `convert`.
+    pub queries: fn(Rows<'_, T>, T::Real, &mut [T::Real]),
+    /// Rows one after the other as `values` takes them; see `convert`.
+    pub values: fn(Rows<'_, T>, &mut [T::Real]),
+    /// Rows one after the other; see `convert`.
+    pub widen: fn(Rows<'_, T>, &mut [T::Real]),
     /// Whether no number is infinite or NaN.
     pub all_finite: fn(Rows<'_, T>) -> bool,
     /// Scores of very few queries in another order; see `dots`.
@@ -26,12 +33,13 @@ pub struct Storage<T: Stored> {
 }
 
 macro_rules! storage {
-    ($name:ident, $e:ty, $v:ty, $t:ty, $kernels:ident, $(#[$feature:meta])*) => {
+    ($name:ident, $e:ty, $v:ty, $products:ty, $queries:path, $values:path, $t:ty, $kernels:ident, $(#[$feature:meta])*) => {
         static $name: Storage<$e> = {
             kernels!(@each $(#[$feature])*,
-                fn pack(rows: Rows<'_, $e>, out: &mut [$t]) -> () = pack::run::<$v, $e>;
-                fn widen(rows: Rows<'_, $e>, factor: $t, out: &mut [$t]) -> () =
-                    convert::widen::<$v, $e>;
+                fn pack(rows: Rows<'_, $e>, out: &mut [$t]) -> () = pack::run::<$products, $e>;
+                fn queries(rows: Rows<'_, $e>, factor: $t, out: &mut [$t]) -> () = $queries;
+                fn values(rows: Rows<'_, $e>, out: &mut [$t]) -> () = $values;
+                fn widen(rows: Rows<'_, $e>, out: &mut [$t]) -> () = convert::widen::<$v, $e>;
                 fn all_finite(rows: Rows<'_, $e>) -> bool = pack::all_finite::<$v, $e>;
                 fn dots(args: &Dots<'_, $e>, out: &mut [$t]) -> () = dots::run::<$v, $e>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $e>) -> () =
@@ -39,7 +47,7 @@ macro_rules! storage {
                 fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $e>) -> () =
                     piece::give::<$v, $e>;
             );
-            Storage { pack, widen, all_finite, dots, finish, give, kernels: &$kernels }
+            Storage { pack, depth: <$products as vector::Vector>::DEPTH, queries, values, widen, all_finite, dots, finish, give, kernels: &$kernels }
         };
     };
 }
@@ -47,17 +55,22 @@ macro_rules! storage {
 /// The tables of one number type, and which of them an instruction set takes; the portable one
 /// where the processor does not have it.
 macro_rules! all {
-    ($choose:ident, $e:ty, $t:ty, $four:ty, $eight:ty, $sixteen:ty, $portable:ident, $avx2:ident, $avx512:ident) => {
+    ($choose:ident, $e:ty, $t:ty, $four:ty, $eight:ty, $sixteen:ty, $portable:ident, $avx2:ident, $avx512:ident, $dots:expr) => {
         /// What `isa` does with these numbers, or plain Rust if this processor does not have it.
         pub fn $choose(isa: Isa) -> &'static Storage<$e> {
-            storage!(PORTABLE, $e, $four, $t, $portable,);
+            storage!(PORTABLE, $e, $four, $four, convert::times::<$four, $e>,
+                convert::widen::<$four, $e>, $t, $portable,);
             #[cfg(target_arch = "x86_64")]
-            storage!(AVX2, $e, $eight, $t, $avx2,
+            storage!(AVX2, $e, $eight, $eight, convert::times::<$eight, $e>,
+                convert::widen::<$eight, $e>, $t, $avx2,
                 #[target_feature(enable = "avx2,fma,f16c")]);
             #[cfg(target_arch = "x86_64")]
-            storage!(AVX512, $e, $sixteen, $t, $avx512,
+            storage!(AVX512, $e, $sixteen, $sixteen, convert::times::<$sixteen, $e>,
+                convert::widen::<$sixteen, $e>, $t, $avx512,
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]);
             match isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512Bf16 if isa.available() => $dots,
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 if isa.available() => &AVX512,
                 #[cfg(target_arch = "x86_64")]
@@ -76,7 +89,8 @@ all!(
     avx512::F32x16,
     PORTABLE_F32,
     AVX2_F32,
-    AVX512_F32
+    AVX512_F32,
+    &AVX512
 );
 all!(
     storage_bf16,
@@ -87,7 +101,8 @@ all!(
     avx512::F32x16,
     PORTABLE_F32,
     AVX2_F32,
-    AVX512_F32
+    AVX512_F32,
+    &BF16_BY_DOTS
 );
 all!(
     storage_f32,
@@ -98,7 +113,8 @@ all!(
     avx512::F32x16,
     PORTABLE_F32,
     AVX2_F32,
-    AVX512_F32
+    AVX512_F32,
+    &AVX512
 );
 all!(
     storage_f64,
@@ -109,5 +125,11 @@ all!(
     avx512::F64x8,
     PORTABLE_F64,
     AVX2_F64,
-    AVX512_F64
+    AVX512_F64,
+    &AVX512
 );
+
+#[cfg(target_arch = "x86_64")]
+storage!(BF16_BY_DOTS, bf16, avx512::F32x16, avx512bf16::Pairs, avx512bf16::queries,
+    avx512bf16::values, f32, AVX512_BF16,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]);

@@ -28,7 +28,8 @@ pub struct Values<'a, T> {
     pub spans: &'a [Span],
     /// The keys of the block that `v` holds.
     pub keys: Span,
-    /// Row n is key `keys.from + n`.
+    /// Row n is key `keys.from + n`; where products sum two, `keys.from` is even, and the row those
+    /// two keys from `keys.from + 2·n` on.
     pub v: Rows<'a, T>,
     /// What becomes of the sums so far.
     pub start: Start<'a, T>,
@@ -104,7 +105,8 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
     };
     let (rows, width) = (args.spans.len(), args.v.width());
     let stride = sums_stride(width);
-    assert!(args.keys.to <= BLOCK && args.v.count() >= args.keys.len());
+    assert!(args.keys.to <= BLOCK && args.keys.from.is_multiple_of(V::DEPTH));
+    assert!(args.v.count() >= args.keys.len().div_ceil(V::DEPTH));
     assert!(sums.len() >= rows * stride);
     if let Start::Times(factors) = args.start {
         assert!(factors.len() >= rows);
@@ -112,7 +114,7 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
     let vectors = width.div_ceil(V::LANES);
     if let Some(left) = left.filter(|_| vectors == 0) {
         // SAFETY: `left` has as many rows.
-        unsafe { left.part(0..rows).all::<V>() };
+        unsafe { left.part::<V>(0..rows).all::<V>() };
     }
     // Values that few queries use come from memory: whole rows in one pass, asked for ahead.
     let stream = rows <= STREAM;
@@ -131,30 +133,37 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                 unsafe {
                     if row == 0 {
                         let first = if stream { rows } else { height };
-                        left.part(0..first).all::<V>();
+                        left.part::<V>(0..first).all::<V>();
                     }
                     if !stream {
                         let end = (row + height + tile_rows).min(rows);
-                        next = Some(left.part(row + height..end));
+                        next = Some(left.part::<V>(row + height..end));
                     }
                 }
             }
             let span =
                 Span::union(&args.spans[row..row + height]).within(args.keys.from, args.keys.to);
+            // Rows of values; an odd key's partner has no weight.
+            let from = span.from / V::DEPTH;
+            let to = if span.is_empty() {
+                from
+            } else {
+                span.to.div_ceil(V::DEPTH)
+            };
             // SAFETY: the tile's queries, keys and columns exist: see the assertions above; its
             // last register loads only the columns that there are, and `sums` has room for all.
             unsafe {
                 let tile = Tile {
-                    p: p.add(row * STRIDE + span.from),
+                    p: p.add(row * STRIDE + from),
                     v: args.v.pointer().wrapping_offset(
-                        (span.from - args.keys.from) as isize * args.v.stride()
+                        (from - args.keys.from / V::DEPTH) as isize * args.v.stride()
                             + (first * V::LANES) as isize,
                     ),
                     v_stride: args.v.stride(),
-                    keys: span.len(),
+                    keys: to - from,
                     first_chain: match args.start {
-                        Start::AsTheyAre => span.len(),
-                        _ => CHAIN - span.from % CHAIN,
+                        Start::AsTheyAre => to - from,
+                        _ => CHAIN / V::DEPTH - from % (CHAIN / V::DEPTH),
                     },
                     last: (width - first * V::LANES).min((end - first) * V::LANES)
                         - (end - first - 1) * V::LANES,
@@ -347,7 +356,8 @@ impl<T: Real> Tile<'_, T> {
                 if j == self.keys {
                     return;
                 }
-                (start, chain_end) = (Start::Plus, (chain_end + CHAIN).min(self.keys));
+                let chain = CHAIN / S::V::DEPTH;
+                (start, chain_end) = (Start::Plus, (chain_end + chain).min(self.keys));
             }
         }
     }

@@ -12,6 +12,9 @@ pub(super) trait Vector: Copy {
     type T: Real;
     /// Lanes; divides 16.
     const LANES: usize;
+    /// Products that [`Vector::fma`] sums in a lane. Where it is not 1, what is multiplied are not
+    /// numbers but as many shorter ones in the place of one.
+    const DEPTH: usize = 1;
 
     /// `x` in every lane.
     unsafe fn splat(x: Self::T) -> Self;
@@ -38,7 +41,7 @@ pub(super) trait Vector: Copy {
     unsafe fn mul(self, other: Self) -> Self;
     /// self / other
     unsafe fn div(self, other: Self) -> Self;
-    /// self·b + c, rounded once.
+    /// self·b + c, rounded once; where [`Vector::DEPTH`] is more, once for each product.
     unsafe fn fma(self, b: Self, c: Self) -> Self;
     /// The larger; `other` where either is NaN.
     unsafe fn max(self, other: Self) -> Self;
@@ -66,6 +69,11 @@ pub(super) trait Vector: Copy {
     #[inline(always)]
     unsafe fn exp2(self, constants: *const Self::T) -> Self {
         unsafe { exp2_by_polynomial(self, constants) }
+    }
+    /// Puts weights of the keys from `at` on into the row `to`, as [`Vector::fma`] takes them.
+    #[inline(always)]
+    unsafe fn store_weights(self, to: *mut Self::T, at: usize) {
+        unsafe { self.store(to.add(at)) }
     }
     /// self − round(self), in [−½, ½], for |self| below 2¹⁶.
     unsafe fn centred_fraction(self) -> Self;
