@@ -9,7 +9,7 @@ mod row;
 mod seen;
 
 pub(crate) use heads::Kind;
-pub(crate) use projection::{Projections, projected};
+pub(crate) use projection::{Shared, projected};
 pub(crate) use row::RowOut;
 
 use crate::problem::{Base, Sizes};
@@ -33,7 +33,11 @@ pub(crate) struct Model<'m> {
     seen: Seen<'m>,
     /// Whether the share of rounding is worked out too.
     with_bounds: bool,
-    keys: RefCell<HashMap<(Kind, usize, usize), Rc<Head>>>,
+    keys: RefCell<HashMap<(Kind, usize, usize), Arc<Head>>>,
+    /// Where keys and values of heads are kept for others, if this recipe has the usual ones.
+    shared: Option<&'m Shared>,
+    /// Rotary frequencies of queries and keys.
+    frequencies: Vec<f64>,
     columns: RefCell<HashMap<(usize, usize), Rc<Columns>>>,
 }
 
@@ -41,12 +45,12 @@ impl<'m> Model<'m> {
     /// `None` where the recipe is not possible for this problem, for example for its sizes.
     pub fn new(
         base: &'m Base<'m>,
-        projections: &Projections,
+        shared: &'m Shared,
         recipe: &'m Recipe,
         with_bounds: bool,
     ) -> Option<Model<'m>> {
         let sizes = inner_sizes(base, recipe)?;
-        let projected = projections.get(base, recipe.projection)?;
+        let projected = shared.get(base, recipe.projection)?;
         let seen = Seen::new(base, recipe, sizes)?;
         Some(Model {
             base,
@@ -56,6 +60,8 @@ impl<'m> Model<'m> {
             seen,
             with_bounds,
             keys: RefCell::default(),
+            shared: has_usual_keys(recipe, &Recipe::new(base)).then_some(shared),
+            frequencies: frequencies(recipe, base.sizes.head_dim),
             columns: RefCell::default(),
         })
     }
@@ -94,4 +100,26 @@ fn inner_sizes(base: &Base<'_>, recipe: &Recipe) -> Option<Sizes> {
             ..sizes
         }),
     }
+}
+
+/// Whether keys and values are those of the right recipe.
+fn has_usual_keys(recipe: &Recipe, right: &Recipe) -> bool {
+    let turned_alike = recipe.rotary.rotary == right.rotary.rotary
+        && recipe.rotary.place == right.rotary.place
+        && recipe.rotary.keys == right.rotary.keys
+        && recipe.rotary.values == right.rotary.values
+        && recipe.rotary.inverse == right.rotary.inverse
+        && recipe.documents == right.documents;
+    turned_alike
+        && recipe.projection == right.projection
+        && recipe.split == right.split
+        && recipe.swap == right.swap
+        && recipe.norm == right.norm
+        && recipe.arrangement == right.arrangement
+}
+
+fn frequencies(recipe: &Recipe, width: usize) -> Vec<f64> {
+    let rotary = recipe.rotary.rotary;
+    let frequencies = rotary.and_then(|rotary| rotary.inverse_frequencies(width).ok());
+    frequencies.unwrap_or_default()
 }

@@ -52,12 +52,14 @@ pub(crate) struct Recipe {
     pub leak: bool,
     pub dropout: Option<Dropout>,
     pub dropout_scaled: bool,
-    /// Scores beyond the range of half precision become infinite.
-    pub half_range: bool,
+    /// Scores beyond the range of half precision become infinite, and scaled scores too.
+    pub half_range: [bool; 2],
     pub lse_base_2: bool,
     pub lse_with_sink: bool,
     pub merge: Merge,
     pub shown: Shown,
+    /// Each row of scores or outputs may be shifted by a constant.
+    pub row_shift: bool,
 }
 
 /// What makes q, k and v, and the result from the heads.
@@ -306,11 +308,12 @@ impl Recipe {
             leak: false,
             dropout: attention.dropout,
             dropout_scaled: true,
-            half_range: false,
+            half_range: [false; 2],
             lse_base_2: false,
             lse_with_sink: false,
             merge: Merge::Usual,
             shown: Shown::Plain,
+            row_shift: false,
         }
     }
 }

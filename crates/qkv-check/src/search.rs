@@ -6,11 +6,11 @@ mod fit;
 
 use crate::bound::{Level, Work, stored_in};
 use crate::claim::Claim;
-use crate::model::Projections;
+use crate::model::Shared;
 use crate::problem::{Base, Problem};
 use crate::recipe::Recipe;
 use crate::report::{Cause, FirstDifference, Lint, Parameters, Places, Report, Verdict};
-use crate::shape::Reading;
+use crate::shape::{Reading, is_score};
 use compare::{Compared, compare};
 use qkv::StepName;
 use std::fmt;
@@ -65,13 +65,20 @@ impl From<qkv::Error> for Error {
 /// What a search works on.
 pub(crate) struct Case<'a> {
     pub base: Base<'a>,
-    pub projections: Projections,
+    pub shared: Shared,
     pub right: Recipe,
     pub claims: &'a [Claim],
     /// For each claim the levels at which it may be right, from fine to coarse.
     pub levels: Vec<Vec<Level>>,
     /// How many of them an explanation may fit at: those of the format that the numbers are in.
     pub allowed: usize,
+}
+
+impl Case<'_> {
+    /// Whether there are scores among the claims.
+    pub fn has_scores(&self) -> bool {
+        self.claims.iter().any(|claim| is_score(claim.step))
+    }
 }
 
 /// Compares claims with the right answer, and if they differ, with every known way to get it wrong.
@@ -106,7 +113,7 @@ pub fn check(problem: &Problem<'_>, claims: &[Claim]) -> Result<Report, Error> {
     let allowed = claims.iter().map(allowed_levels).min().unwrap_or(2);
     let case = Case {
         base,
-        projections: Projections::default(),
+        shared: Shared::default(),
         right,
         claims,
         levels,

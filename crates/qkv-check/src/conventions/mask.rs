@@ -89,6 +89,12 @@ pub(super) static TABLE: &[Convention] = &[
         },
     ),
     Convention::new(
+        "masked-nan-leak",
+        "NaN in a dropped key or value reaches the result: 0·NaN is NaN.",
+        "被屏蔽的键或值中的NaN泄漏到了结果：0·NaN仍是NaN。",
+        |base, _| if_masked(base, [Variant::new(|recipe| recipe.leak = true)]),
+    ),
+    Convention::new(
         "mask-fill-weak",
         "Dropped keys get {fill} instead of −∞, and keep weight.",
         "被屏蔽的键得到的是{fill}而不是−∞，仍然占有权重。",
@@ -133,7 +139,8 @@ pub(super) static TABLE: &[Convention] = &[
         "两个掩码都用最小有限数，相加溢出为−∞：整行变成NaN。",
         |base, _| {
             let overflow = Variant::new(|recipe| recipe.dropped = DroppedRule::Overflow);
-            if_masked(base, [overflow])
+            let empty = Variant::new(|recipe| recipe.empty = EmptyRule::Nan);
+            if_masked(base, [overflow, empty])
         },
     ),
     Convention::new(
@@ -153,12 +160,6 @@ pub(super) static TABLE: &[Convention] = &[
         },
     )
     .presets(&["jax", "keras", "mlx", "hf-eager", "torch-mha"]),
-    Convention::new(
-        "masked-nan-leak",
-        "NaN in a dropped key or value reaches the result: 0·NaN is NaN.",
-        "被屏蔽的键或值中的NaN泄漏到了结果：0·NaN仍是NaN。",
-        |base, _| if_masked(base, [Variant::new(|recipe| recipe.leak = true)]),
-    ),
 ];
 
 fn if_masked(base: &Base<'_>, variants: impl IntoIterator<Item = Variant>) -> Vec<Variant> {

@@ -54,7 +54,7 @@ pub(super) static TABLE: &[Convention] = &[
         "row-shift",
         "Each row is shifted by a constant ({shift}), which the softmax does not see.",
         "每行整体偏移了一个常数（{shift}），softmax看不出来。",
-        |_, _| Vec::new(), // told from the numbers themselves
+        |_, _| Vec::new(), // allowed for in the search, since every row has a number of its own
     ),
     Convention::new(
         "lse-base-2",
@@ -74,7 +74,12 @@ pub(super) static TABLE: &[Convention] = &[
         "fp16-overflow",
         "Scores beyond 65504 overflowed in half precision.",
         "得分超过65504，在半精度下溢出了。",
-        |_, _| vec![Variant::new(|recipe| recipe.half_range = true)],
+        |_, _| {
+            vec![
+                Variant::new(|recipe| recipe.half_range = [true, false]),
+                Variant::new(|recipe| recipe.half_range = [true, true]),
+            ]
+        },
     ),
     Convention::new(
         "softmax-low-precision",

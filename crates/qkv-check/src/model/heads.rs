@@ -3,8 +3,8 @@
 use super::Model;
 use crate::recipe::{Norm, Order, Split, Swap};
 use qkv::RmsNorm;
-use qkv::position::{Pairing, Rotary};
-use std::rc::Rc;
+use qkv::position::Pairing;
+use std::sync::Arc;
 
 /// What a row is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub(crate) struct Sized {
 }
 
 /// All rows of a key and value head.
-pub(super) struct Head {
+pub(crate) struct Head {
     pub width: usize,
     pub rows: Vec<f64>,
     pub sizes: Vec<f64>,
@@ -49,23 +49,29 @@ impl Model<'_> {
     }
 
     /// All keys or values that a query head sees.
-    pub(super) fn head(&self, kind: Kind, b: usize, h: usize) -> Rc<Head> {
+    pub(super) fn head(&self, kind: Kind, b: usize, h: usize) -> Arc<Head> {
         let g = self.kv_head(h);
         if let Some(head) = self.keys.borrow().get(&(kind, b, g)) {
-            return Rc::clone(head);
+            return Arc::clone(head);
         }
-        let (mut rows, mut sizes, mut width) = (Vec::new(), Vec::new(), 0);
-        for j in 0..self.sizes.keys {
-            let [b, g, j] = self.inner([b, g, j]);
-            let one = self.ready(kind, [b, g, j]);
-            width = one.row.len();
-            rows.extend(one.row);
-            sizes.extend(one.size);
-        }
-        let head = Rc::new(Head { width, rows, sizes });
+        let make = || {
+            let (mut rows, mut sizes, mut width) = (Vec::new(), Vec::new(), 0);
+            for j in 0..self.sizes.keys {
+                let [b, g, j] = self.inner([b, g, j]);
+                let one = self.ready(kind, [b, g, j]);
+                width = one.row.len();
+                rows.extend(one.row);
+                sizes.extend(one.size);
+            }
+            Head { width, rows, sizes }
+        };
+        let head = match self.shared {
+            Some(shared) => shared.head((kind, b, g), make),
+            None => Arc::new(make()),
+        };
         self.keys
             .borrow_mut()
-            .insert((kind, b, g), Rc::clone(&head));
+            .insert((kind, b, g), Arc::clone(&head));
         head
     }
 
@@ -192,7 +198,15 @@ impl Model<'_> {
         }
         let place = self.place(kind == Kind::Q, b, t);
         let place = if turning.inverse { -place } else { place };
-        turn(rotary, x, place as f64)
+        let own;
+        let frequencies = match x.row.len() == self.base.sizes.head_dim {
+            true => &self.frequencies,
+            false => {
+                own = rotary.inverse_frequencies(x.row.len()).unwrap_or_default();
+                &own
+            }
+        };
+        turn(rotary.pairing, frequencies, x, place as f64)
     }
 
     /// The place of a query or a key for the rotary embedding.
@@ -225,13 +239,10 @@ fn plain(row: Vec<f64>) -> Sized {
     Sized { row, size }
 }
 
-fn turn(rotary: &Rotary, mut x: Sized, place: f64) -> Sized {
-    let Ok(frequencies) = rotary.inverse_frequencies(x.row.len()) else {
-        return x;
-    };
+fn turn(pairing: Pairing, frequencies: &[f64], mut x: Sized, place: f64) -> Sized {
     let half = frequencies.len();
     for (i, frequency) in frequencies.iter().enumerate() {
-        let (left, right) = match rotary.pairing {
+        let (left, right) = match pairing {
             Pairing::Halves => (i, i + half),
             Pairing::Interleaved => (2 * i, 2 * i + 1),
         };

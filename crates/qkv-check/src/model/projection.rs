@@ -1,12 +1,13 @@
 //! From tokens and weights to q, k and v.
 
+use super::heads::{Head, Kind};
 use crate::problem::{Base, Problem};
 use crate::recipe::Projection;
 use qkv::layer::split_heads;
 use qkv::position::sinusoidal;
 use qkv::{Linear, Result, Tensor};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Queries, new keys and new values, before norm and rotation.
 pub(crate) struct Projected {
@@ -15,11 +16,30 @@ pub(crate) struct Projected {
     pub sizes: Option<[Tensor<f64>; 3]>,
 }
 
-/// Each way to project that was asked for, worked out once.
+/// What several recipes have in common, worked out once.
 #[derive(Default)]
-pub(crate) struct Projections(Mutex<HashMap<Projection, Option<Arc<Projected>>>>);
+pub(crate) struct Shared {
+    projections: Mutex<HashMap<Projection, Option<Arc<Projected>>>>,
+    heads: Mutex<HashMap<(Kind, usize, usize), Arc<Head>>>,
+}
 
-impl Projections {
+/// Numbers of heads that are kept for other recipes.
+const MOST_KEPT: usize = 1 << 23;
+
+impl Shared {
+    /// Keys or values of a head as most recipes have them.
+    pub(super) fn head(&self, key: (Kind, usize, usize), make: impl FnOnce() -> Head) -> Arc<Head> {
+        if let Some(head) = unlocked(&self.heads).get(&key) {
+            return Arc::clone(head);
+        }
+        let head = Arc::new(make());
+        let mut heads = unlocked(&self.heads);
+        if (heads.len() + 1) * 2 * head.rows.len() <= MOST_KEPT {
+            heads.insert(key, Arc::clone(&head));
+        }
+        head
+    }
+
     /// `None` where the weights do not allow it.
     pub fn get(&self, base: &Base<'_>, projection: Projection) -> Option<Arc<Projected>> {
         // What comes after the heads does not matter here.
@@ -30,16 +50,20 @@ impl Projections {
             no_residual: false,
             ..projection
         };
-        let mut known = match self.0.lock() {
-            Ok(known) => known,
-            Err(poisoned) => poisoned.into_inner(),
-        };
+        let mut known = unlocked(&self.projections);
         let make = || {
             let rows = projected(&base.problem, key).ok()?;
             let sizes = sizes(&base.problem, key);
             Some(Arc::new(Projected { rows, sizes }))
         };
         known.entry(key).or_insert_with(make).clone()
+    }
+}
+
+fn unlocked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    match mutex.lock() {
+        Ok(guard) => guard,
+        Err(poisoned) => poisoned.into_inner(),
     }
 }
 

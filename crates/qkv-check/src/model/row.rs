@@ -115,7 +115,7 @@ impl Model<'_> {
             let k = keys.row(j);
             let dot: f64 = q.row.iter().zip(k).map(|(q, k)| q * k).sum();
             let dot = if j < zeros_from { dot } else { 0.0 };
-            raw.push(match recipe.half_range {
+            raw.push(match recipe.half_range[0] {
                 true => half_range(dot),
                 false => dot,
             });
@@ -128,7 +128,7 @@ impl Model<'_> {
         }
         let added: Vec<f64> = (0..count).map(|j| self.added(at, j)).collect();
         let before = recipe.distance.before_scale;
-        let scaled: Vec<f64> = match (before, recipe.half_range) {
+        let scaled: Vec<f64> = match (before, recipe.half_range[1]) {
             (true, _) => raw
                 .iter()
                 .zip(&added)
@@ -391,13 +391,21 @@ impl Model<'_> {
                 None => 0.0,
             };
         let finite = |x: f64| if x.is_finite() { x } else { 0.0 };
-        let worst = row.size.iter().map(|s| finite(terms * s)).collect();
-        let usual = row
-            .logits
-            .iter()
-            .zip(&row.spread)
-            .map(|(l, spread)| finite(4.0 * (2.0 * spread + l.abs() + (l - max).abs())));
-        (worst, usual.collect())
+        let mut worst: Vec<f64> = row.size.iter().map(|s| finite(terms * s)).collect();
+        let usual = row.logits.iter().zip(&row.spread);
+        let mut usual: Vec<f64> = usual
+            .map(|(l, spread)| finite(4.0 * (2.0 * spread + l.abs() + (l - max).abs())))
+            .collect();
+        // What a mask puts in the place of a score, or adds to it, is not a rounding.
+        for j in (0..row.drops.len()).filter(|&j| row.drops[j] > 0) {
+            match self.recipe.dropped {
+                DroppedRule::Filled(_) | DroppedRule::Overflow => {
+                    (worst[j], usual[j]) = (0.0, 0.0);
+                }
+                _ => usual[j] = finite(4.0 * (2.0 * row.spread[j] + row.biased[j].abs())),
+            }
+        }
+        (worst, usual)
     }
 
     fn scores(&self, step: StepName, at: [usize; 3]) -> RowOut {
@@ -534,7 +542,7 @@ impl Model<'_> {
             })
             .collect();
         let used =
-            |j: usize| (row.logits.kept[j] || self.recipe.leak) && j < zeros_from && !row.empty;
+            |j: usize| (row.logits.kept[j] && !row.empty || self.recipe.leak) && j < zeros_from;
         for j in (0..self.sizes.keys).filter(|&j| used(j)) {
             for (out, v) in output.iter_mut().zip(values.row(j)) {
                 *out += weights[j] * v;

@@ -5,7 +5,7 @@ use super::compare::{Compared, Trial, compare};
 use super::fit;
 use crate::conventions::{Convention, Variant, table};
 use crate::recipe::Recipe;
-use crate::report::{Cause, Parameters};
+use crate::report::{Cause, Parameters, Value};
 use rayon::prelude::*;
 
 /// What was found.
@@ -59,21 +59,72 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         .collect();
     let singles: Vec<Hypothesis> = changes.iter().map(|change| single(case, change)).collect();
     let mut survivors = confirm(case, singles, &probes, finest);
+    if survivors.is_empty() && case.has_scores() {
+        survivors = confirm(case, shifted(case), &probes, finest);
+    }
     if survivors.is_empty() {
         survivors = confirm(case, fit::singles(case, &probes), &probes, finest);
     }
     if survivors.is_empty() {
-        let mut pairs = Vec::new();
-        for (at, a) in changes.iter().enumerate() {
-            for b in &changes[at + 1..] {
-                if a.convention.id != b.convention.id {
-                    pairs.extend(pair(case, a, b));
-                }
-            }
-        }
-        survivors = confirm(case, pairs, &probes, finest);
+        survivors = confirm(case, pairs(case, &changes), &probes, finest);
+    }
+    if survivors.is_empty() {
+        let likely: Vec<(usize, &'static str, &Parameters, Recipe)> = changes
+            .iter()
+            .filter(|change| in_pairs(change))
+            .map(|change| {
+                let mut recipe = case.right.clone();
+                (change.variant.edit)(&mut recipe);
+                let (id, parameters) = (change.convention.id, &change.variant.parameters);
+                (change.rank, id, parameters, recipe)
+            })
+            .collect();
+        survivors = confirm(case, fit::pairs(case, &likely, &probes), &probes, finest);
+    }
+    if survivors.is_empty() && !case.has_scores() {
+        survivors = confirm(case, shifted(case), &probes, finest);
     }
     report(case, survivors)
+}
+
+/// The right recipe, with a constant of its own in each row.
+fn shifted(case: &Case<'_>) -> Vec<Hypothesis> {
+    let mut recipe = case.right.clone();
+    recipe.row_shift = true;
+    vec![Hypothesis {
+        ids: vec!["row-shift"],
+        parameters: Parameters::new(),
+        recipe,
+        fitted: 1,
+        rank: usize::MAX / 4,
+    }]
+}
+
+/// Every two changes of different conventions.
+fn pairs(case: &Case<'_>, changes: &[Change]) -> Vec<Hypothesis> {
+    let mut pairs = Vec::new();
+    for (at, a) in changes
+        .iter()
+        .enumerate()
+        .filter(|(_, change)| in_pairs(change))
+    {
+        for b in changes[at + 1..].iter().filter(|change| in_pairs(change)) {
+            if a.convention.id != b.convention.id {
+                pairs.extend(pair(case, a, b));
+            }
+        }
+    }
+    pairs
+}
+
+/// Of the many query offsets only the likeliest come with something else.
+fn in_pairs(change: &Change) -> bool {
+    match change.variant.parameters.get("offset") {
+        Some(Value::Whole(offset)) if change.convention.id == "rotary-query-offset" => {
+            offset.abs() <= 2
+        }
+        _ => true,
+    }
 }
 
 fn single(case: &Case<'_>, change: &Change) -> Hypothesis {
@@ -222,10 +273,19 @@ fn report(case: &Case<'_>, mut survivors: Vec<Survivor>) -> Found {
     }
     let causes: Vec<Cause> = kept
         .into_iter()
-        .map(|survivor| Cause {
-            ids: survivor.hypothesis.ids,
-            parameters: survivor.hypothesis.parameters,
-            max_abs_error: survivor.compared.max_abs_error,
+        .map(|survivor| {
+            let mut parameters = survivor.hypothesis.parameters;
+            if survivor.hypothesis.recipe.row_shift {
+                let trial = Trial::new(case, &survivor.hypothesis.recipe, true);
+                if let Some(shift) = trial.and_then(|trial| trial.first_shift()) {
+                    parameters.insert("shift", Value::Number(shift));
+                }
+            }
+            Cause {
+                ids: survivor.hypothesis.ids,
+                parameters,
+                max_abs_error: survivor.compared.max_abs_error,
+            }
         })
         .collect();
     let ids = |group: &Vec<usize>| group.iter().map(|at| causes[*at].id()).collect();
@@ -257,7 +317,7 @@ fn same_numbers(case: &Case<'_>, a: &Recipe, b: &Recipe, level: usize) -> bool {
                 };
                 let near = |c: usize| {
                     let apart = crate::recompute::difference(a.values[c], b.values[c]);
-                    apart <= level.allows(&a, c) + extra
+                    apart == 0.0 || apart <= level.allows(&a, c) + extra
                 };
                 a.values.len() == b.values.len() && (0..a.values.len()).all(near)
             })

@@ -1,0 +1,770 @@
+//! Attention and the mistakes in it, written out plainly and apart from the crate: what
+//! `qkv check` is to find out.
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Align {
+    TopLeft,
+    BottomRight,
+    Offset(i64),
+}
+
+#[derive(Clone, Debug)]
+pub struct Turn {
+    pub interleaved: bool,
+    pub base: f64,
+    pub dim: Option<usize>,
+    pub divide: f64,
+}
+
+/// Tokens and weights.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    pub width: usize,
+    pub x: Vec<f64>,
+    /// `[D, H·d_k]`, `[D, H_kv·d_k]`, `[D, H_kv·d_v]`, `[H·d_v, out]`.
+    pub w: [Vec<f64>; 4],
+    pub bias: Option<[Vec<f64>; 4]>,
+    pub out: usize,
+    pub has_output: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct P {
+    pub b: usize,
+    pub h: usize,
+    pub g: usize,
+    pub lq: usize,
+    /// Cached ones included.
+    pub lk: usize,
+    pub past: usize,
+    pub dk: usize,
+    pub dv: usize,
+    /// `[B, H, L_q, d_k]`, `[B, H_kv, L_k, d_k]`, `[B, H_kv, L_k, d_v]`, cached ones first.
+    pub q: Vec<f64>,
+    pub k: Vec<f64>,
+    pub v: Vec<f64>,
+    pub scale: Option<f64>,
+    pub causal: Option<Align>,
+    pub window: Option<(Option<usize>, Option<usize>)>,
+    pub lengths: Option<Vec<usize>>,
+    pub docs: Option<Vec<usize>>,
+    pub softcap: Option<f64>,
+    /// `[B, 1, L_q, L_k]`, `true` keeps.
+    pub keep: Option<Vec<bool>>,
+    /// `[B, 1, 1, L_k]`, `true` keeps.
+    pub padding: Option<Vec<bool>>,
+    /// `[H, L_q, L_k]`.
+    pub bias: Option<Vec<f64>>,
+    pub slopes: Option<Vec<f64>>,
+    pub sinks: Option<Vec<f64>>,
+    pub turn: Option<Turn>,
+    pub gains: Option<(Vec<f64>, Vec<f64>)>,
+    pub tokens: Option<Tokens>,
+}
+
+/// What a faulty attention gives.
+#[derive(Clone, Debug, Default)]
+pub struct Out {
+    pub output: Vec<f64>,
+    pub output_shape: Vec<usize>,
+    pub weights: Vec<f64>,
+    pub weights_shape: Vec<usize>,
+    pub scores: Vec<f64>,
+    pub lse: Vec<f64>,
+}
+
+/// A fault, with a number where it has one.
+pub type Fault = (&'static str, f64);
+
+fn of(faults: &[Fault], id: &str) -> Option<f64> {
+    faults.iter().find(|(name, _)| *name == id).map(|(_, n)| *n)
+}
+
+fn matmul(x: &[f64], w: &[f64], inner: usize, bias: Option<&[f64]>) -> Vec<f64> {
+    let out = w.len() / inner;
+    let mut y = Vec::new();
+    for row in x.chunks(inner) {
+        for o in 0..out {
+            let mut sum = bias.map_or(0.0, |b| b[o]);
+            for c in 0..inner {
+                sum += row[c] * w[c * out + o];
+            }
+            y.push(sum);
+        }
+    }
+    y
+}
+
+fn transpose(w: &[f64], n: usize) -> Vec<f64> {
+    (0..n * n).map(|at| w[at % n * n + at / n]).collect()
+}
+
+/// `[B, L, heads·d]` to `[B, heads, L, d]`.
+fn split(x: &[f64], b: usize, l: usize, heads: usize, d: usize, faults: &[Fault]) -> Vec<f64> {
+    if of(faults, "heads-split-without-transpose").is_some() {
+        return x.to_vec(); // a view
+    }
+    let mut y = Vec::new();
+    for bi in 0..b {
+        for h in 0..heads {
+            for t in 0..l {
+                for c in 0..d {
+                    let column = match of(faults, "heads-interleaved") {
+                        Some(_) => c * heads + h,
+                        None => h * d + c,
+                    };
+                    y.push(x[(bi * l + t) * heads * d + column]);
+                }
+            }
+        }
+    }
+    y
+}
+
+fn rotate(row: &mut [f64], turn: &Turn, place: f64) {
+    let d = turn.dim.unwrap_or(row.len());
+    for i in 0..d / 2 {
+        let angle = place / turn.divide / turn.base.powf(2.0 * i as f64 / d as f64);
+        let (a, b) = if turn.interleaved {
+            (2 * i, 2 * i + 1)
+        } else {
+            (i, i + d / 2)
+        };
+        let (x, y) = (row[a], row[b]);
+        row[a] = x * angle.cos() - y * angle.sin();
+        row[b] = x * angle.sin() + y * angle.cos();
+    }
+}
+
+fn norm(row: &mut [f64], gain: &[f64]) {
+    let mean = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+    let root = (mean + 1e-6).sqrt();
+    for (x, g) in row.iter_mut().zip(gain) {
+        *x = *x / root * g;
+    }
+}
+
+/// Attention with these faults in it.
+#[allow(clippy::too_many_lines)]
+pub fn attention(p: &P, faults: &[Fault]) -> Out {
+    let has = |id: &str| of(faults, id).is_some();
+    let num = |id: &str| of(faults, id);
+    let P {
+        b,
+        h,
+        g,
+        lq,
+        lk,
+        past,
+        dk,
+        dv,
+        ..
+    } = *p;
+    let (mut q, mut k, mut v) = (p.q.clone(), p.k.clone(), p.v.clone());
+    let mut dv = dv;
+
+    // Projections.
+    if let Some(t) = &p.tokens {
+        let d = t.width;
+        let mut w = t.w.clone();
+        let mut bias = t.bias.clone();
+        if let Some(n) = num("weight-transposed") {
+            for at in 0..4 {
+                let square = w[at].len() == d * d && (at < 3 || h * dv == d);
+                if (n as usize) >> at & 1 == 1 && square {
+                    w[at] = transpose(&w[at], d);
+                }
+            }
+        }
+        if let (Some(n), Some(bias)) = (num("projection-bias-missing"), &mut bias) {
+            for at in 0..4 {
+                if (n as usize) >> at & 1 == 1 {
+                    bias[at].fill(0.0);
+                }
+            }
+        }
+        if has("keys-values-swapped") {
+            w.swap(1, 2);
+            if let Some(bias) = &mut bias {
+                bias.swap(1, 2);
+            }
+        }
+        let part = |at: usize| matmul(&t.x, &w[at], d, bias.as_ref().map(|bias| &bias[at][..]));
+        let (mut fq, mut fk, mut fv) = (part(0), part(1), part(2));
+        if let Some(n) = num("qkv-fused-layout") {
+            // One array of H + 2·H_kv chunks for each token, written one way, read the other.
+            let group = h / g;
+            let blocks: Vec<(usize, usize)> = (0..h)
+                .map(|i| (0, i))
+                .chain((0..g).map(|i| (1, i)))
+                .chain((0..g).map(|i| (2, i)))
+                .collect();
+            let mut grouped = Vec::new();
+            for one in 0..g {
+                grouped.extend((0..group).map(|i| (0, one * group + i)));
+                grouped.push((1, one));
+                grouped.push((2, one));
+            }
+            let (written, read) = if n == 0.0 {
+                (blocks, grouped)
+            } else {
+                (grouped, blocks)
+            };
+            let (oq, ok, ov) = (fq.clone(), fk.clone(), fv.clone());
+            for token in 0..b * lq {
+                for (from, to) in written.iter().zip(&read) {
+                    let source = [&oq, &ok, &ov][from.0];
+                    let from_heads = if from.0 == 0 { h } else { g };
+                    let to_heads = if to.0 == 0 { h } else { g };
+                    for c in 0..dk {
+                        let value = source[(token * from_heads + from.1) * dk + c];
+                        [&mut fq, &mut fk, &mut fv][to.0][(token * to_heads + to.1) * dk + c] =
+                            value;
+                    }
+                }
+            }
+        }
+        q = split(&fq, b, lq, h, dk, faults);
+        k = split(&fk, b, lk, g, dk, faults);
+        v = split(&fv, b, lk, g, dv, faults);
+    } else if has("keys-values-swapped") {
+        std::mem::swap(&mut k, &mut v);
+        dv = dk;
+    }
+
+    // Where queries stand among the keys.
+    let align = p.causal.unwrap_or(Align::BottomRight);
+    let align = match () {
+        () if has("causal-top-left") => Align::TopLeft,
+        () if has("causal-bottom-right") => Align::BottomRight,
+        () => align,
+    };
+    let docs = p.docs.clone().unwrap_or_else(|| vec![lk]);
+    let doc_of = |t: usize| {
+        let mut start = 0;
+        for (n, len) in docs.iter().enumerate() {
+            if t < start + len {
+                return (n, start);
+            }
+            start += len;
+        }
+        (docs.len(), start)
+    };
+    let packed = p.docs.is_some() && !has("documents-mixed");
+    let length = |bi: usize| p.lengths.as_ref().map_or(lk, |l| l[bi]);
+    let shift = num("cache-offset").unwrap_or(0.0) as i64;
+    let position = |bi: usize, i: usize, align: Align| -> i64 {
+        if packed {
+            return i as i64;
+        }
+        let offset = match align {
+            Align::TopLeft => 0,
+            Align::Offset(n) => n,
+            Align::BottomRight if has("padding-ignored") => lk as i64 - lq as i64,
+            Align::BottomRight => length(bi) as i64 - lq as i64,
+        };
+        i as i64 + offset
+    };
+
+    // Norms and rotation.
+    let self_attention = p.tokens.is_some();
+    let mut turn = p.turn.clone();
+    if let Some(turn) = &mut turn {
+        if has("rotary-pairing") {
+            turn.interleaved = !turn.interleaved;
+        }
+        if let Some(base) = num("rotary-base") {
+            turn.base = base;
+        }
+        if let Some(factor) = num("rotary-scaling") {
+            turn.divide = factor;
+        }
+        if let Some(dim) = num("rotary-partial") {
+            turn.dim = Some(dim as usize);
+        }
+    }
+    if has("rotary-missing") {
+        turn = None;
+    }
+    let direction = if has("rotary-direction") { -1.0 } else { 1.0 };
+    for bi in 0..b {
+        for hi in 0..h {
+            for i in 0..lq {
+                let row = &mut q[((bi * h + hi) * lq + i) * dk..][..dk];
+                let (_, start) = doc_of(i);
+                let place = match (self_attention, packed) {
+                    (_, true) => (i - start) as i64,
+                    (true, false) => (past + i) as i64,
+                    (false, false) => position(bi, i, align),
+                } + shift
+                    + num("rotary-query-offset").unwrap_or(0.0) as i64;
+                let normed = |row: &mut [f64]| {
+                    if let (Some((gain, _)), false) = (&p.gains, has("qk-norm-missing")) {
+                        norm(row, gain);
+                    }
+                };
+                if !has("qk-norm-order") {
+                    normed(row);
+                }
+                if let (Some(turn), false) = (&turn, has("rotary-keys-only")) {
+                    rotate(row, turn, direction * place as f64);
+                }
+                if has("qk-norm-order") {
+                    normed(row);
+                }
+            }
+        }
+        for gi in 0..g {
+            for j in past..lk {
+                let row = &mut k[((bi * g + gi) * lk + j) * dk..][..dk];
+                let place = if packed { j - doc_of(j).1 } else { j };
+                let normed = |row: &mut [f64]| {
+                    if let (Some((_, gain)), false) = (&p.gains, has("qk-norm-missing")) {
+                        norm(row, gain);
+                    }
+                };
+                if !has("qk-norm-order") {
+                    normed(row);
+                }
+                if let Some(turn) = &turn {
+                    rotate(row, turn, direction * place as f64);
+                }
+                if has("qk-norm-order") {
+                    normed(row);
+                }
+                if let (Some(turn), true) = (&turn, has("rotary-on-values")) {
+                    let row = &mut v[((bi * g + gi) * lk + j) * dv..][..dv];
+                    rotate(row, turn, direction * place as f64);
+                }
+            }
+        }
+    }
+
+    if has("layout-swapped") || has("batch-first") {
+        return exchanged(p, &q, &k, &v, has("layout-swapped"));
+    }
+
+    let right_scale = p.scale.unwrap_or(1.0 / (dk as f64).sqrt());
+    let mut scale = num("scale").map_or(right_scale, |factor| factor * right_scale);
+    if has("scale-after-softmax") {
+        scale = 1.0;
+    }
+    let mut slopes = p.slopes.clone();
+    if let (Some(slopes), Some(factor)) = (&mut slopes, num("alibi-slopes")) {
+        slopes.iter_mut().for_each(|s| *s *= factor);
+    }
+
+    let at = |bi: usize, hi: usize, i: usize, j: usize| ((bi * h + hi) * lq + i) * lk + j;
+    let count = b * h * lq * lk;
+    let (mut scores, mut logits) = (vec![0.0; count], vec![0.0; count]);
+    let mut keep = vec![true; count];
+    let mut dropped_by = vec![0; count];
+    for bi in 0..b {
+        for hi in 0..h {
+            let gi = if has("groups-tiled") {
+                hi % g
+            } else {
+                hi / (h / g)
+            };
+            for i in 0..lq {
+                for j in 0..lk {
+                    let n = at(bi, hi, i, j);
+                    let mut s = 0.0;
+                    for c in 0..dk {
+                        s += q[((bi * h + hi) * lq + i) * dk + c]
+                            * k[((bi * g + gi) * lk + j) * dk + c];
+                    }
+                    if has("fp16-overflow") && s.abs() >= 65520.0 {
+                        s = s.signum() * f64::INFINITY;
+                    }
+                    scores[n] = s;
+                    let place = position(bi, i, align) + shift;
+                    // Which masks drop this key?
+                    let mut drops = 0;
+                    if let Some(keep) = &p.keep {
+                        let kept = keep[(bi * lq + i) * lk + j] != has("mask-polarity");
+                        drops += usize::from(!kept && !has("mask-ignored"));
+                    }
+                    if let Some(keep) = &p.padding {
+                        let inverted = has("mask-polarity") || has("padding-polarity");
+                        let kept = keep[bi * lk + j] != inverted;
+                        drops += usize::from(!kept && !has("padding-ignored"));
+                    }
+                    if p.causal.is_some() && !has("causal-missing") {
+                        let place = match () {
+                            () if has("causal-strict") => place - 1,
+                            () if has("causal-one-ahead") => place + 1,
+                            () => place,
+                        };
+                        let kept = match has("causal-reversed") {
+                            true => j as i64 >= place,
+                            false => j as i64 <= place,
+                        };
+                        drops += usize::from(!kept);
+                    }
+                    if let (Some((mut back, mut forward)), false) =
+                        (p.window, has("window-ignored"))
+                    {
+                        match num("window-off-by-one") {
+                            Some(0.0) => back = back.map(|n| n + 1),
+                            Some(1.0) => back = back.map(|n| n - 1),
+                            Some(_) => forward = forward.map(|n| n + 1),
+                            None => {}
+                        }
+                        match num("window-one-sided") {
+                            Some(0.0) => back = None,
+                            Some(_) => forward = None,
+                            None => {}
+                        }
+                        let ahead = j as i64 - place;
+                        let outside = back.is_some_and(|n| -ahead > n as i64)
+                            || forward.is_some_and(|n| ahead > n as i64);
+                        drops += usize::from(outside);
+                    }
+                    if let (Some(lengths), false) = (&p.lengths, has("padding-ignored")) {
+                        let kept = (j < lengths[bi]) != has("padding-polarity");
+                        drops += usize::from(!kept);
+                    }
+                    if packed {
+                        drops += usize::from(doc_of(i).0 != doc_of(j).0);
+                    }
+                    // Order: scale, cap, bias.
+                    let mut added = 0.0;
+                    if let (Some(bias), false) = (&p.bias, has("bias-missing")) {
+                        added += bias[(hi * lq + i) * lk + j];
+                    }
+                    if let Some(slopes) = &slopes {
+                        let place = match num("alibi-alignment") {
+                            Some(0.0) => position(bi, i, Align::TopLeft),
+                            Some(n) => place + n as i64,
+                            None => place,
+                        };
+                        let far = slopes[hi] * (place - j as i64).abs() as f64;
+                        added += if has("alibi-sign") { far } else { -far };
+                    }
+                    let mut s = match has("bias-before-scale") {
+                        true => (s + added) * scale,
+                        false => s * scale,
+                    };
+                    if let (Some(c), false) = (p.softcap, has("softcap-missing")) {
+                        s = (s / c).tanh() * if has("softcap-unscaled") { 1.0 } else { c };
+                    }
+                    if !has("bias-before-scale") {
+                        s += added;
+                    }
+                    dropped_by[n] = drops;
+                    let dropped = drops > 0;
+                    keep[n] = !dropped;
+                    if has("softcap-after-mask") && dropped {
+                        (s, keep[n]) = (-p.softcap.unwrap_or(1.0), true);
+                    }
+                    if let Some(which) = num("mask-added-as-01") {
+                        keep[n] = true;
+                        s += f64::from(u8::from((which == 0.0) != dropped));
+                    }
+                    if has("mask-multiplied") {
+                        keep[n] = true;
+                        if dropped {
+                            s = 0.0;
+                        }
+                    }
+                    if has("mask-after-softmax") {
+                        keep[n] = true;
+                    }
+                    if let Some(fill) = num("mask-fill-weak") {
+                        keep[n] = true;
+                        if dropped {
+                            s = fill;
+                        }
+                    }
+                    if has("mask-fill-overflow") {
+                        keep[n] = true;
+                        s = match drops {
+                            0 => s,
+                            1 => f64::from(f32::MIN),
+                            _ => f64::NEG_INFINITY,
+                        };
+                    }
+                    logits[n] = s;
+                }
+            }
+        }
+    }
+
+    // Softmax.
+    let mut weights = vec![0.0; count];
+    let mut lse = Vec::new();
+    let share = |members: &[usize], extra: f64, weights: &mut [f64]| -> f64 {
+        let kept: Vec<usize> = members.iter().copied().filter(|n| keep[*n]).collect();
+        let max = kept
+            .iter()
+            .map(|n| logits[*n])
+            .fold(
+                f64::NEG_INFINITY,
+                |a, x| if x.is_nan() || x > a { x } else { a },
+            );
+        let exps: Vec<f64> = kept.iter().map(|n| (logits[*n] - max).exp()).collect();
+        let own: f64 = exps.iter().sum();
+        let sum = if extra > 0.0 {
+            own + extra * (-max).exp()
+        } else {
+            own
+        };
+        for (n, e) in kept.iter().zip(exps) {
+            weights[*n] = e / sum;
+        }
+        max + own.ln()
+    };
+    for bi in 0..b {
+        for hi in 0..h {
+            let mut extra = p.sinks.as_ref().map_or(0.0, |sinks| match () {
+                () if has("sinks-ignored") => 0.0,
+                () if has("sinks-scaled") => (sinks[hi] * right_scale).exp(),
+                () => sinks[hi].exp(),
+            });
+            if has("softmax-plus-one") {
+                extra += 1.0;
+            }
+            extra += num("phantom-keys").unwrap_or(0.0);
+            if has("softmax-over-queries") {
+                for j in 0..lk {
+                    let members: Vec<usize> = (0..lq).map(|i| at(bi, hi, i, j)).collect();
+                    share(&members, 0.0, &mut weights);
+                }
+            } else if has("softmax-joint") {
+                let members: Vec<usize> =
+                    (0..lq * lk).map(|n| at(bi, hi, n / lk, n % lk)).collect();
+                share(&members, extra * lq as f64, &mut weights);
+            }
+            for i in 0..lq {
+                let members: Vec<usize> = (0..lk).map(|j| at(bi, hi, i, j)).collect();
+                if has("softmax-over-queries") || has("softmax-joint") {
+                    continue;
+                }
+                if has("softmax-over-heads") {
+                    for j in 0..lk {
+                        let members: Vec<usize> = (0..h).map(|hi| at(bi, hi, i, j)).collect();
+                        share(&members, 0.0, &mut weights);
+                    }
+                    continue;
+                }
+                if !members.iter().any(|n| keep[*n]) {
+                    lse.push(f64::NEG_INFINITY);
+                    match num("empty-row") {
+                        Some(0.0) => members.iter().for_each(|n| weights[*n] = f64::NAN),
+                        Some(1.0) => members.iter().for_each(|n| weights[*n] = 1.0 / lk as f64),
+                        Some(_) => {
+                            let max = members
+                                .iter()
+                                .map(|n| logits[*n])
+                                .fold(f64::NEG_INFINITY, f64::max);
+                            let sum: f64 = members.iter().map(|n| (logits[*n] - max).exp()).sum();
+                            members
+                                .iter()
+                                .for_each(|n| weights[*n] = (logits[*n] - max).exp() / sum);
+                        }
+                        None => {}
+                    }
+                    continue;
+                }
+                lse.push(share(&members, extra, &mut weights));
+            }
+        }
+    }
+    if has("mask-after-softmax") {
+        for n in 0..count {
+            weights[n] *= f64::from(u8::from(dropped_by[n] == 0));
+        }
+    }
+    if has("scale-after-softmax") {
+        weights.iter_mut().for_each(|w| *w *= right_scale);
+    }
+    if has("lse-base-2") {
+        lse.iter_mut().for_each(|l| *l /= 2f64.ln());
+    }
+
+    // Weighted sums.
+    let mut heads = vec![0.0; b * h * lq * dv];
+    for bi in 0..b {
+        for hi in 0..h {
+            let gi = if has("groups-tiled") {
+                hi % g
+            } else {
+                hi / (h / g)
+            };
+            for i in 0..lq {
+                for c in 0..dv {
+                    let mut sum = 0.0;
+                    for j in 0..lk {
+                        let n = at(bi, hi, i, j);
+                        if weights[n] != 0.0 || has("masked-nan-leak") {
+                            sum += weights[n] * v[((bi * g + gi) * lk + j) * dv + c];
+                        }
+                    }
+                    heads[((bi * h + hi) * lq + i) * dv + c] = sum;
+                }
+            }
+        }
+    }
+
+    // Heads side by side, and W_O.
+    let (mut output, mut output_shape) = (heads.clone(), vec![b, h, lq, dv]);
+    if let Some(t) = &p.tokens {
+        let merged = match () {
+            () if has("heads-merged-without-transpose") => heads,
+            () => {
+                let mut merged = Vec::new();
+                for bi in 0..b {
+                    for i in 0..lq {
+                        if has("heads-interleaved") {
+                            for c in 0..dv {
+                                for hi in 0..h {
+                                    merged.push(heads[((bi * h + hi) * lq + i) * dv + c]);
+                                }
+                            }
+                        } else {
+                            for hi in 0..h {
+                                merged.extend_from_slice(
+                                    &heads[((bi * h + hi) * lq + i) * dv..][..dv],
+                                );
+                            }
+                        }
+                    }
+                }
+                merged
+            }
+        };
+        (output, output_shape) = (merged, vec![b, lq, h * dv]);
+        if t.has_output && !has("output-projection-missing") {
+            let mut w = t.w[3].clone();
+            if num("weight-transposed").is_some_and(|n| n as usize >> 3 & 1 == 1) && h * dv == t.out
+            {
+                w = transpose(&w, t.out);
+            }
+            let bias = t.bias.as_ref().map(|bias| bias[3].clone());
+            let bias = bias.filter(|_| {
+                num("projection-bias-missing").is_none_or(|n| n as usize >> 3 & 1 == 0)
+            });
+            output = matmul(&output, &w, h * dv, bias.as_deref());
+            output_shape = vec![b, lq, t.out];
+        }
+    }
+    let mut out = Out {
+        output,
+        output_shape,
+        weights,
+        weights_shape: vec![b, h, lq, lk],
+        scores,
+        lse,
+    };
+    if has("heads-averaged") {
+        let mut mean = vec![0.0; b * lq * lk];
+        for (n, w) in out.weights.iter().enumerate() {
+            let (bi, rest) = (n / (h * lq * lk), n % (lq * lk));
+            mean[bi * lq * lk + rest] += w / h as f64;
+        }
+        (out.weights, out.weights_shape) = (mean, vec![b, lq, lk]);
+    }
+    if has("position-extra") || has("position-missing") {
+        let rank = out.output_shape.len();
+        let (rows, width) = (out.output_shape[rank - 2], out.output_shape[rank - 1]);
+        let mut moved = Vec::new();
+        for block in out.output.chunks(rows * width) {
+            if has("position-extra") {
+                moved.extend((0..width).map(|c| 0.3 + c as f64));
+                moved.extend_from_slice(block);
+            } else {
+                moved.extend_from_slice(&block[width..]);
+            }
+        }
+        out.output = moved;
+        out.output_shape[rank - 2] = if has("position-extra") {
+            rows + 1
+        } else {
+            rows - 1
+        };
+    }
+    if has("row-shift") {
+        let width = lk;
+        for (row, scores) in out.scores.chunks_mut(width).enumerate() {
+            scores.iter_mut().for_each(|s| *s -= 0.5 + row as f64 * 0.1);
+        }
+    }
+    out
+}
+
+/// Heads and tokens, or batch entries and tokens, exchanged before and after.
+fn exchanged(p: &P, q: &[f64], k: &[f64], v: &[f64], heads: bool) -> Out {
+    let P {
+        b,
+        h,
+        g,
+        lq,
+        lk,
+        dk,
+        dv,
+        ..
+    } = *p;
+    let moved = |x: &[f64], h: usize, l: usize, d: usize| {
+        let mut y = Vec::new();
+        let (ob, oh, ol) = if heads { (b, l, h) } else { (l, h, b) };
+        for x0 in 0..ob {
+            for x1 in 0..oh {
+                for x2 in 0..ol {
+                    let (bi, hi, t) = if heads { (x0, x2, x1) } else { (x2, x1, x0) };
+                    y.extend_from_slice(&x[((bi * h + hi) * l + t) * d..][..d]);
+                }
+            }
+        }
+        y
+    };
+    let mut other = p.clone();
+    (other.q, other.k, other.v) = (
+        moved(q, h, lq, dk),
+        moved(k, g, lk, dk),
+        moved(v, g, lk, dv),
+    );
+    (other.b, other.h, other.g, other.lq, other.lk) = match heads {
+        true => (b, lq, lk, h, g),
+        false => (lq, h, g, b, b),
+    };
+    (other.turn, other.gains, other.tokens) = (None, None, None);
+    let inner = attention(&other, &[]);
+    // And back.
+    let mut out = vec![0.0; b * h * lq * dv];
+    for bi in 0..b {
+        for hi in 0..h {
+            for i in 0..lq {
+                let from = match heads {
+                    true => (bi * lq + i) * h + hi,
+                    false => (i * h + hi) * b + bi,
+                };
+                out[((bi * h + hi) * lq + i) * dv..][..dv]
+                    .copy_from_slice(&inner.output[from * dv..][..dv]);
+            }
+        }
+    }
+    let mut result = Out {
+        output: out,
+        output_shape: vec![b, h, lq, dv],
+        ..Out::default()
+    };
+    if let Some(t) = &p.tokens {
+        let mut merged = Vec::new();
+        for bi in 0..b {
+            for i in 0..lq {
+                for hi in 0..h {
+                    merged.extend_from_slice(&result.output[((bi * h + hi) * lq + i) * dv..][..dv]);
+                }
+            }
+        }
+        result.output = merged;
+        result.output_shape = vec![b, lq, h * dv];
+        if t.has_output {
+            let bias = t.bias.as_ref().map(|bias| &bias[3][..]);
+            result.output = matmul(&result.output, &t.w[3], h * dv, bias);
+            result.output_shape = vec![b, lq, t.out];
+        }
+    }
+    result
+}
