@@ -3,19 +3,45 @@
 use crate::array::{Array, Item};
 use crate::error::{bad_value, type_error};
 use half::{bf16, f16};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 use qkv::position::slopes;
 use qkv::{
     Alibi, Attention, Bias, Causal, Documents, Dropout, Error, KeyLengths, Mask, Scale, Sinks,
-    Window,
+    View, Window,
 };
 
 macro_rules! keywords {
     ($($name:ident)*) => {
         /// The options of attention as the caller wrote them.
+        #[derive(Default)]
         pub struct Given<'py> {
             $(pub $name: Option<Bound<'py, PyAny>>,)*
+        }
+
+        impl<'py> Given<'py> {
+            /// From the keywords of a call.
+            ///
+            /// # Errors
+            /// `TypeError` for a keyword that there is not.
+            pub fn take(keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Self> {
+                let mut given = Given::default();
+                for (key, value) in keywords.into_iter().flatten() {
+                    let key = key.cast::<PyString>()?.to_string_lossy().into_owned();
+                    let value = (!value.is_none()).then_some(value);
+                    match key.as_str() {
+                        $(stringify!($name) => given.$name = value,)*
+                        _ => {
+                            return Err(PyTypeError::new_err(format!(
+                                "got an unexpected keyword argument '{key}'; the options are {}",
+                                [$(stringify!($name)),*].join(", ")
+                            )));
+                        }
+                    }
+                }
+                Ok(given)
+            }
         }
     };
 }
@@ -134,6 +160,24 @@ impl Options {
             dropout: self.dropout,
             ..Attention::default()
         })
+    }
+
+    /// Axes of the bias, if there is one.
+    pub fn bias_rank(&self) -> Option<usize> {
+        self.bias.as_ref().map(Array::rank)
+    }
+
+    /// The same with arrays of its own, for keeping.
+    ///
+    /// # Errors
+    /// Those of handing numbers to NumPy.
+    pub fn kept(mut self, py: Python<'_>) -> PyResult<Options> {
+        for array in [&mut self.keep, &mut self.drop, &mut self.bias] {
+            if let Some(seen) = array {
+                *array = Some(seen.copied(py)?);
+            }
+        }
+        Ok(self)
     }
 
     /// The arrays, by keyword.
@@ -330,23 +374,23 @@ pub fn numbers(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
 /// # Errors
 /// [`Error::Option`] for truth values.
 pub fn f64s(array: &Array) -> qkv::Result<Vec<f64>> {
-    fn collect<T: Item + qkv::Element>(array: &Array) -> Result<Vec<f64>, Error> {
-        let view = array.view::<T>()?;
-        let [a, b, c, d] = view.shape();
-        let mut all = Vec::with_capacity(a * b * c * d);
-        for i in 0..a {
-            for j in 0..b {
-                for k in 0..c {
-                    all.extend((0..d).map(|l| view.get([i, j, k, l]).to_f64()));
-                }
-            }
-        }
-        Ok(all)
+    fn widened<T: Item + qkv::Element>(array: &Array) -> Result<Vec<f64>, Error> {
+        Ok(in_order(array.view::<T>()?).map(T::to_f64).collect())
     }
     match array.kind() {
-        f16::KIND => collect::<f16>(array),
-        bf16::KIND => collect::<bf16>(array),
-        f32::KIND => collect::<f32>(array),
-        _ => collect::<f64>(array),
+        f16::KIND => widened::<f16>(array),
+        bf16::KIND => widened::<bf16>(array),
+        f32::KIND => widened::<f32>(array),
+        _ => widened::<f64>(array),
     }
+}
+
+/// The elements of a view, row-major.
+pub fn in_order<T: Copy>(view: View<'_, T>) -> impl Iterator<Item = T> {
+    let [a, b, c, d] = view.shape();
+    (0..a).flat_map(move |i| {
+        (0..b).flat_map(move |j| {
+            (0..c).flat_map(move |k| (0..d).map(move |l| view.get([i, j, k, l])))
+        })
+    })
 }

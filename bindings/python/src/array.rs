@@ -7,8 +7,10 @@
 
 #![allow(unsafe_code)]
 
+use crate::arguments::in_order;
 use crate::dlpack::{self, Exchange};
-use crate::error::{bad_value, type_error};
+use crate::error::{bad_value, type_error, value_error};
+use crate::results::hand_over;
 use half::{bf16, f16};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -302,6 +304,25 @@ impl Array {
             Kind::F32 => self.view::<f32>()?.into(),
             Kind::F64 | Kind::Bool => self.view::<f64>()?.into(),
         })
+    }
+
+    /// A row-major copy in memory of its own, with the axes that were given.
+    ///
+    /// # Errors
+    /// Those of handing numbers to NumPy.
+    pub fn copied(&self, py: Python<'_>) -> PyResult<Array> {
+        fn copy<T: Item + Send + Sync + 'static>(array: &Array, py: Python<'_>) -> PyResult<Array> {
+            let numbers = in_order(array.view::<T>().map_err(value_error)?).collect();
+            let copy = hand_over::<T>(py, Home::NumPy, array.shape(), numbers)?;
+            Array::new("copy", copy.bind(py))
+        }
+        match self.raw.kind {
+            Kind::F16 => copy::<f16>(self, py),
+            Kind::Bf16 => copy::<bf16>(self, py),
+            Kind::F32 => copy::<f32>(self, py),
+            Kind::F64 => copy::<f64>(self, py),
+            Kind::Bool => copy::<bool>(self, py),
+        }
     }
 
     /// Checks that truth values are 0 or 1, as the language needs: a byte seen as `bool` may be any.

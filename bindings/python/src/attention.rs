@@ -1,14 +1,14 @@
 //! `qkv.attention`.
 
 use crate::arguments::Given;
-use crate::array::{Array, Item};
+use crate::array::Array;
 use crate::error::{bad_value, value_error};
-use crate::problem::{Problem, by_kind, laid_out, rows_laid_out, same_kind};
+use crate::problem::{Number, Problem, by_kind, laid_out, laid_out_mut, rows_laid_out, same_kind};
 use crate::results::hand_over;
 use crate::work;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use qkv::{Float, Part, ViewMut, forward_into, weights};
+use qkv::{Inputs, Part, forward_into, weights};
 
 #[allow(clippy::too_many_arguments)] // the function that Python sees
 #[pyfunction]
@@ -80,7 +80,7 @@ struct Computed<T> {
 }
 
 /// Computes and hands over.
-fn whole<T: Float + Item>(
+pub fn whole<T: Number>(
     py: Python<'_>,
     problem: Problem,
     out: Option<Bound<'_, PyAny>>,
@@ -129,32 +129,36 @@ fn whole<T: Float + Item>(
     Ok(PyTuple::new(py, all)?.into_any().unbind())
 }
 
-fn compute<T: Float + Item>(
+fn compute<T: Number>(
     problem: &Problem,
     place: Option<Array>,
     wanted: Wanted,
 ) -> qkv::Result<Computed<T>> {
-    let inputs = problem.inputs::<T>()?;
+    problem.with_inputs(|inputs| compute_from(problem, &inputs, place, wanted))
+}
+
+fn compute_from<T: Number>(
+    problem: &Problem,
+    inputs: &Inputs<'_, T>,
+    place: Option<Array>,
+    wanted: Wanted,
+) -> qkv::Result<Computed<T>> {
     let attention = problem.options.attention()?;
-    attention.check(&inputs)?;
+    attention.check(inputs)?;
     let options = qkv::Options::default();
     let mut output = Vec::new();
     let rows = match place {
-        Some(mut place) => forward_into(&attention, &inputs, &options, place.view_mut()?)?,
+        Some(mut place) => forward_into(&attention, inputs, &options, place.view_mut()?)?,
         None => {
             let sizes = problem.output_sizes();
             output = vec![T::from_f64(0.0); sizes.iter().product()];
-            let shape = laid_out(sizes, problem.swapped, 4);
-            let mut view = ViewMut::new(&mut output, &shape)?;
-            if problem.swapped {
-                view = view.swap_axes(1, 2);
-            }
-            forward_into(&attention, &inputs, &options, view)?
+            let view = laid_out_mut(&mut output, sizes, problem.swapped)?;
+            forward_into(&attention, inputs, &options, view)?
         }
     };
     let weights = if wanted.weights {
-        let all = Part::all(&inputs);
-        Some(weights(&attention, &inputs, &options, &all)?.into_data())
+        let all = Part::all(inputs);
+        Some(weights(&attention, inputs, &options, &all)?.into_data())
     } else {
         None
     };

@@ -8,10 +8,14 @@
 mod arguments;
 mod array;
 mod attention;
+mod backward;
+mod cache;
 mod dlpack;
 mod error;
 mod problem;
 mod results;
+mod rotary;
+mod steps;
 mod work;
 
 use pyo3::prelude::*;
@@ -20,5 +24,13 @@ use pyo3::prelude::*;
 fn _qkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(attention::attention, module)?)?;
+    module.add_function(wrap_pyfunction!(backward::attention_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(backward::merge, module)?)?;
+    module.add_function(wrap_pyfunction!(rotary::rotary, module)?)?;
+    module.add_function(wrap_pyfunction!(steps::steps, module)?)?;
+    module.add_function(wrap_pyfunction!(steps::explain, module)?)?;
+    module.add_class::<backward::Gradients>()?;
+    module.add_class::<cache::Cache>()?;
+    module.add_class::<steps::Explanation>()?;
     Ok(())
 }

@@ -2,18 +2,46 @@
 
 use crate::arguments::{Given, Options, swapped};
 use crate::array::{Array, Home, Item, Kind};
+use crate::cache::{Cached, Slot};
 use crate::error::{bad_value, type_error};
 use pyo3::prelude::*;
-use qkv::{Float, Inputs};
+use qkv::{Float, Inputs, ViewMut};
+
+/// A number that attention reads and writes, here and in memory of others.
+pub trait Number: Float + Item + Slot {}
+impl<T: Float + Item + Slot> Number for T {}
 
 /// A call.
 pub struct Problem {
     pub q: Array,
-    pub k: Array,
-    pub v: Array,
+    pub keys: Keys,
     pub options: Options,
     /// Whether lengths come before heads in arrays of the caller's.
     pub swapped: bool,
+}
+
+/// Keys and values.
+pub enum Keys {
+    Given { k: Array, v: Array },
+    Cached(Cached),
+}
+
+impl Keys {
+    /// Sizes of the keys, heads first.
+    fn k_sizes(&self) -> [usize; 4] {
+        match self {
+            Keys::Given { k, .. } => k.sizes(),
+            Keys::Cached(cached) => cached.sizes(cached.head_dim),
+        }
+    }
+
+    /// Sizes of the values, heads first.
+    fn v_sizes(&self) -> [usize; 4] {
+        match self {
+            Keys::Given { v, .. } => v.sizes(),
+            Keys::Cached(cached) => cached.sizes(cached.value_dim),
+        }
+    }
 }
 
 /// q, k or v, or something of their axes, heads first.
@@ -72,36 +100,76 @@ impl Problem {
         let options = Options::new(given, q.sizes()[1])?;
         Ok(Problem {
             q,
-            k,
-            v,
+            keys: Keys::Given { k, v },
             options,
             swapped,
         })
     }
 
+    /// Queries against a cache.
+    ///
     /// # Errors
-    /// Those of [`Inputs::new`].
-    pub fn inputs<T: Float + Item>(&self) -> qkv::Result<Inputs<'_, T>> {
-        Inputs::new(self.q.view()?, self.k.view()?, self.v.view()?)
+    /// As [`new`](Self::new).
+    pub fn cached(
+        q: &Bound<'_, PyAny>,
+        cached: Cached,
+        given: &Given<'_>,
+        layout: &str,
+    ) -> PyResult<Problem> {
+        let swapped = swapped(layout)?;
+        let q = operand("q", q, swapped)?;
+        if q.kind() != cached.kind {
+            return Err(type_error(
+                "q",
+                format!(
+                    "dtype {}, but the cache has {}",
+                    q.kind().name(),
+                    cached.kind.name()
+                ),
+                "convert it, or make a cache of its dtype",
+            ));
+        }
+        let options = Options::new(given, q.sizes()[1])?;
+        Ok(Problem {
+            q,
+            keys: Keys::Cached(cached),
+            options,
+            swapped,
+        })
+    }
+
+    /// Does something with the inputs.
+    ///
+    /// # Errors
+    /// Those of [`Inputs::new`] and of what is done.
+    pub fn with_inputs<T: Number, R>(
+        &self,
+        work: impl FnOnce(Inputs<'_, T>) -> qkv::Result<R>,
+    ) -> qkv::Result<R> {
+        let q = self.q.view()?;
+        match &self.keys {
+            Keys::Given { k, v } => work(Inputs::new(q, k.view()?, v.view()?)?),
+            Keys::Cached(cached) => cached.read::<T, R>(|cache| work(cache.inputs(q)?)),
+        }
     }
 
     /// Floating-point operations, about.
     pub fn flops(&self) -> f64 {
         let [batch, heads, queries, head_dim] = self.q.sizes().map(|size| size as f64);
-        let [_, _, keys, value_dim] = self.v.sizes().map(|size| size as f64);
+        let [_, _, keys, value_dim] = self.keys.v_sizes().map(|size| size as f64);
         2.0 * batch * heads * queries * keys * (head_dim + value_dim)
     }
 
     /// Shape of the output, heads first.
     pub fn output_sizes(&self) -> [usize; 4] {
         let [batch, heads, queries, _] = self.q.sizes();
-        [batch, heads, queries, self.v.sizes()[3]]
+        [batch, heads, queries, self.keys.v_sizes()[3]]
     }
 
     /// Shape of the weights.
     pub fn weights_sizes(&self) -> [usize; 4] {
         let [batch, heads, queries, _] = self.q.sizes();
-        [batch, heads, queries, self.k.sizes()[2]]
+        [batch, heads, queries, self.keys.k_sizes()[2]]
     }
 
     /// Axes of results.
@@ -109,17 +177,32 @@ impl Problem {
         self.q.rank()
     }
 
+    /// Axes of q, k and v.
+    pub fn ranks(&self) -> [usize; 3] {
+        match &self.keys {
+            Keys::Given { k, v } => [self.q.rank(), k.rank(), v.rank()],
+            Keys::Cached(_) => [self.q.rank(), 4, 4],
+        }
+    }
+
     /// The library that results go to.
     pub fn home(&self) -> Home {
         self.q.home
     }
 
-    /// The inputs by name.
+    /// The arrays by name.
     pub fn arrays(&self) -> Vec<(&'static str, &Array)> {
-        [("q", &self.q), ("k", &self.k), ("v", &self.v)]
-            .into_iter()
-            .chain(self.options.arrays())
-            .collect()
+        let mut arrays = vec![("q", &self.q)];
+        if let Keys::Given { k, v } = &self.keys {
+            arrays.extend([("k", k), ("v", v)]);
+        }
+        arrays.extend(self.options.arrays());
+        arrays
+    }
+
+    /// Sizes of q, k and v, heads first.
+    pub fn sizes(&self) -> [[usize; 4]; 3] {
+        [self.q.sizes(), self.keys.k_sizes(), self.keys.v_sizes()]
     }
 }
 
@@ -135,6 +218,19 @@ pub fn laid_out(
         [batch, heads, length, width]
     };
     all[4 - rank..].to_vec()
+}
+
+/// Memory of that shape, seen heads first.
+///
+/// # Errors
+/// None where the data has as many numbers.
+pub fn laid_out_mut<T: Copy>(
+    data: &mut [T],
+    sizes: [usize; 4],
+    swapped: bool,
+) -> qkv::Result<ViewMut<'_, T>> {
+    let view = ViewMut::new(data, &laid_out(sizes, swapped, 4))?;
+    Ok(if swapped { view.swap_axes(1, 2) } else { view })
 }
 
 /// The same for lse, which has no width.

@@ -6,7 +6,7 @@ use crate::array::{Home, Item, Kind};
 use crate::dlpack;
 use numpy::npyffi::{NPY_ARRAY_CARRAY, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
-use pyo3::exceptions::PyImportError;
+use pyo3::exceptions::{PyImportError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyCapsule;
@@ -22,6 +22,12 @@ pub fn hand_over<T: Item + Send + Sync + 'static>(
     shape: &[usize],
     data: Vec<T>,
 ) -> PyResult<Py<PyAny>> {
+    if shape.iter().product::<usize>() != data.len() {
+        return Err(PyRuntimeError::new_err(format!(
+            "a result of {} numbers for shape {shape:?}; were arrays exchanged during the call?",
+            data.len()
+        )));
+    }
     match home {
         Home::Library(table) => dlpack::give(py, table, T::KIND, shape, data),
         Home::NumPy => numpy_array(py, shape, data),

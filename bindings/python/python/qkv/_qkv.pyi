@@ -1,9 +1,22 @@
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, final, overload
 
+from numpy import float64
 from numpy.typing import NDArray
+from typing_extensions import Unpack
 
-__all__ = ["__version__", "attention"]
+__all__ = [
+    "Cache",
+    "Explanation",
+    "Gradients",
+    "__version__",
+    "attention",
+    "attention_backward",
+    "explain",
+    "merge",
+    "rotary",
+    "steps",
+]
 
 __version__: str
 
@@ -22,6 +35,21 @@ _Causal: TypeAlias = bool | int | Literal["top-left", "bottom-right"] | None
 _Window: TypeAlias = tuple[int | None, int | None] | None
 _Documents: TypeAlias = _Counts | tuple[_Counts, _Counts]
 _Layout: TypeAlias = Literal["bhld", "blhd"]
+
+class _Options(TypedDict, total=False):
+    scale: float | None
+    causal: _Causal
+    window: _Window
+    softcap: float | None
+    keep: _Mask | None
+    drop: _Mask | None
+    bias: _Array | None
+    alibi: _Numbers | bool | None
+    sinks: _Numbers | None
+    kv_lengths: _Counts | None
+    documents: _Documents | None
+    dropout: float
+    seed: int | None
 
 @overload
 def attention(
@@ -71,3 +99,104 @@ def attention(
     return_lse: bool = False,
     return_weights: bool = False,
 ) -> Any: ...
+@final
+class Gradients:
+    @property
+    def q(self) -> Any: ...
+    @property
+    def k(self) -> Any: ...
+    @property
+    def v(self) -> Any: ...
+    @property
+    def bias(self) -> Any: ...
+    @property
+    def sinks(self) -> Any: ...
+
+def attention_backward(
+    grad_output: _A,
+    q: _A,
+    k: _A,
+    v: _A,
+    output: _A,
+    lse: _Array,
+    *,
+    bias_gradient: bool = True,
+    layout: _Layout = "bhld",
+    **options: Unpack[_Options],
+) -> Gradients: ...
+def merge(
+    parts: Sequence[tuple[_A, _Array]],
+    *,
+    sinks: _Numbers | None = None,
+    layout: _Layout = "bhld",
+) -> tuple[_A, Any]: ...
+def rotary(
+    x: _A,
+    positions: int | _Counts | Sequence[_Counts] | None = None,
+    *,
+    base: float = 10000.0,
+    interleaved: bool = False,
+    dim: int | None = None,
+    scaling: float | dict[str, Any] | None = None,
+    layout: _Layout = "bhld",
+) -> _A: ...
+def steps(
+    q: _A,
+    k: _A,
+    v: _A,
+    *,
+    layout: _Layout = "bhld",
+    **options: Unpack[_Options],
+) -> dict[str, NDArray[float64]]: ...
+def explain(
+    q: _A,
+    k: _A,
+    v: _A,
+    *,
+    lang: Literal["en", "zh"] = "en",
+    digits: int = 4,
+    rows: int | Sequence[int] | None = None,
+    tokens: Sequence[str] | None = None,
+    contrast: bool = False,
+    layout: _Layout = "bhld",
+    **options: Unpack[_Options],
+) -> Explanation: ...
+@final
+class Explanation:
+    def text(self) -> str: ...
+    def markdown(self) -> str: ...
+    def latex(self) -> str: ...
+    def html(self) -> str: ...
+    @property
+    def steps(self) -> dict[str, NDArray[float64]]: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Cache:
+    def __new__(
+        cls,
+        batch: int,
+        kv_heads: int,
+        head_dim: int,
+        value_dim: int | None = None,
+        *,
+        dtype: Any = "float32",
+    ) -> Cache: ...
+    def append(self, k: _Array, v: _Array, *, layout: _Layout = "bhld") -> None: ...
+    def attention(
+        self,
+        q: _A,
+        *,
+        layout: _Layout = "bhld",
+        out: _A | None = None,
+        return_lse: bool = False,
+        return_weights: bool = False,
+        **options: Unpack[_Options],
+    ) -> Any: ...
+    def truncate(self, tokens: int) -> None: ...
+    def reserve(self, tokens: int) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def k(self) -> NDArray[Any]: ...
+    @property
+    def v(self) -> NDArray[Any]: ...

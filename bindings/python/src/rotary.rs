@@ -1,0 +1,143 @@
+//! `qkv.rotary`.
+
+use crate::arguments::{count, in_order, number, swapped};
+use crate::array::Array;
+use crate::error::{bad_value, type_error, value_error};
+use crate::problem::{Number, by_kind, laid_out, operand};
+use crate::results::hand_over;
+use crate::work;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyString};
+use qkv::position::{Pairing, Positions, Rotary, Scaling};
+
+#[allow(clippy::too_many_arguments)] // the function that Python sees
+#[pyfunction]
+#[pyo3(signature = (x, positions=None, *, base=10000.0, interleaved=false, dim=None, scaling=None, layout="bhld"))]
+#[doc = include_str!("docs/rotary.txt")]
+pub fn rotary(
+    py: Python<'_>,
+    x: &Bound<'_, PyAny>,
+    positions: Option<&Bound<'_, PyAny>>,
+    base: f64,
+    interleaved: bool,
+    dim: Option<&Bound<'_, PyAny>>,
+    scaling: Option<&Bound<'_, PyAny>>,
+    layout: &str,
+) -> PyResult<Py<PyAny>> {
+    let swapped = swapped(layout)?;
+    let x = operand("x", x, swapped)?;
+    let rotary = Rotary {
+        pairing: if interleaved {
+            Pairing::Interleaved
+        } else {
+            Pairing::Halves
+        },
+        base,
+        dim: dim.map(|dim| count("dim", dim)).transpose()?,
+        scaling: scaling.map_or(Ok(Scaling::None), read_scaling)?,
+    };
+    let places = match positions {
+        None => Places::From(0),
+        Some(positions) => read_places(positions, x.sizes()[0])?,
+    };
+    let (home, sizes, rank) = (x.home, x.sizes(), x.rank());
+    by_kind!(x.kind(), T => {
+        let numbers = work::run(py, 0.0, move || turned::<T>(&rotary, &x, &places, swapped))?;
+        hand_over(py, home, &laid_out(sizes, swapped, rank), numbers.map_err(value_error)?)
+    })
+}
+
+enum Places {
+    From(i64),
+    Each(Vec<Vec<i64>>),
+}
+
+fn turned<T: Number>(
+    rotary: &Rotary,
+    x: &Array,
+    places: &Places,
+    swapped: bool,
+) -> qkv::Result<Vec<T>> {
+    let positions = match places {
+        Places::From(start) => Positions::From(*start),
+        Places::Each(lists) => Positions::Each(lists),
+    };
+    let turned = rotary.apply(x.view::<T>()?, &positions)?;
+    let mut view = turned.view()?;
+    if swapped {
+        view = view.swap_axes(1, 2);
+    }
+    Ok(in_order(view).map(T::from_f64).collect())
+}
+
+/// An int for the first token, a list for all batch entries, or a list for each.
+fn read_places(positions: &Bound<'_, PyAny>, batch: usize) -> PyResult<Places> {
+    const REMEDY: &str = "give an int (where the first token stands), or ints of shape [length] or \
+                          [batch, length]";
+    let refuse = |value: &Bound<'_, PyAny>| -> PyErr {
+        match value.repr() {
+            Ok(text) => type_error("positions", text, REMEDY),
+            Err(error) => error,
+        }
+    };
+    if positions.is_instance_of::<PyInt>() {
+        return Ok(Places::From(positions.extract()?));
+    }
+    let mut lists: Vec<Vec<i64>> = Vec::new();
+    let mut flat = Vec::new();
+    for item in positions.try_iter().map_err(|_| refuse(positions))? {
+        let item = item?;
+        match item.extract::<i64>() {
+            Ok(place) => flat.push(place),
+            Err(_) => lists.push(item.extract().map_err(|_| refuse(&item))?),
+        }
+    }
+    match (flat.is_empty(), lists.is_empty()) {
+        (false, false) => Err(refuse(positions)),
+        (_, true) => Ok(Places::Each(vec![flat; batch])),
+        (true, false) => Ok(Places::Each(lists)),
+    }
+}
+
+/// A factor, or what a Hugging Face configuration says under "rope_scaling".
+fn read_scaling(scaling: &Bound<'_, PyAny>) -> PyResult<Scaling> {
+    let Ok(table) = scaling.cast::<PyDict>() else {
+        let factor = number("scaling", scaling)?;
+        return Ok(Scaling::Linear { factor });
+    };
+    let get = |key: &str| -> PyResult<f64> {
+        match table.get_item(key)? {
+            Some(value) => number(key, &value),
+            None => Err(bad_value(
+                "scaling",
+                format!("a table without {key:?}"),
+                "add it",
+            )),
+        }
+    };
+    let kind = match table.get_item("rope_type")? {
+        Some(kind) => Some(kind),
+        None => table.get_item("type")?,
+    };
+    let kind = match &kind {
+        Some(kind) => kind.cast::<PyString>()?.to_string_lossy().into_owned(),
+        None => String::new(),
+    };
+    match kind.as_str() {
+        "default" => Ok(Scaling::None),
+        "linear" => Ok(Scaling::Linear {
+            factor: get("factor")?,
+        }),
+        "llama3" => Ok(Scaling::Llama3 {
+            factor: get("factor")?,
+            low_freq_factor: get("low_freq_factor")?,
+            high_freq_factor: get("high_freq_factor")?,
+            original_length: get("original_max_position_embeddings")?,
+        }),
+        other => Err(bad_value(
+            "scaling",
+            format!("rope_type {other:?}"),
+            "\"default\", \"linear\" and \"llama3\" are known here",
+        )),
+    }
+}
