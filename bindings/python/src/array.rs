@@ -137,8 +137,9 @@ impl Array {
         }
         let py = object.py();
         let (raw, home, owner) = if let Some(table) = dlpack::exchange(object)? {
-            let raw = dlpack::borrowed(argument, object, table)?;
-            (raw, Home::Library(table), object.clone())
+            let object = dlpack::resolved(object)?;
+            let raw = dlpack::borrowed(argument, &object, table)?;
+            (raw, Home::Library(table), object)
         } else if object.hasattr(intern!(py, "__dlpack__"))? {
             let (raw, capsule) = dlpack::protocol(argument, object)?;
             (raw, Home::NumPy, capsule)
@@ -221,11 +222,18 @@ impl Array {
     }
 
     /// The same with heads before lengths, where three or four axes have them the other way round.
-    pub fn heads_first(mut self, swapped: bool) -> Array {
+    pub fn heads_first(self, swapped: bool) -> Array {
         if swapped && self.raw.rank > 2 {
-            self.raw.shape.swap(1, 2);
-            self.raw.strides.swap(1, 2);
+            self.with_axes_exchanged(1, 2)
+        } else {
+            self
         }
+    }
+
+    /// The same with two of the four axes exchanged.
+    pub fn with_axes_exchanged(mut self, a: usize, b: usize) -> Array {
+        self.raw.shape.swap(a, b);
+        self.raw.strides.swap(a, b);
         self
     }
 

@@ -123,6 +123,16 @@ pub fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<&'static Exchange>
     Ok(unsafe { table.as_ref() })
 }
 
+/// A tensor whose memory holds its numbers: torch has views that mean the negative of what lies
+/// there, and its table of functions does not say so.
+pub fn resolved<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    match object.call_method0(intern!(py, "is_neg")) {
+        Ok(negative) if negative.is_truthy()? => object.call_method0(intern!(py, "resolve_neg")),
+        _ => Ok(object.clone()),
+    }
+}
+
 /// An object's memory, by its type's table.
 pub fn borrowed(argument: &str, object: &Bound<'_, PyAny>, table: &Exchange) -> PyResult<Raw> {
     let py = object.py();

@@ -1,7 +1,7 @@
 //! `qkv.rotary`.
 
 use crate::arguments::{count, in_order, number, swapped};
-use crate::array::Array;
+use crate::array::{Array, Kind};
 use crate::error::{bad_value, type_error, value_error};
 use crate::problem::{Number, by_kind, laid_out, operand};
 use crate::results::hand_over;
@@ -12,7 +12,7 @@ use qkv::position::{Pairing, Positions, Rotary, Scaling};
 
 #[allow(clippy::too_many_arguments)] // the function that Python sees
 #[pyfunction]
-#[pyo3(signature = (x, positions=None, *, base=10000.0, interleaved=false, dim=None, scaling=None, layout="bhld"))]
+#[pyo3(signature = (x, positions=None, *, base=10000.0, interleaved=false, dim=None, scaling=None, cos=None, sin=None, layout="bhld"))]
 #[doc = include_str!("docs/rotary.txt")]
 pub fn rotary(
     py: Python<'_>,
@@ -22,6 +22,8 @@ pub fn rotary(
     interleaved: bool,
     dim: Option<&Bound<'_, PyAny>>,
     scaling: Option<&Bound<'_, PyAny>>,
+    cos: Option<&Bound<'_, PyAny>>,
+    sin: Option<&Bound<'_, PyAny>>,
     layout: &str,
 ) -> PyResult<Py<PyAny>> {
     let swapped = swapped(layout)?;
@@ -36,9 +38,19 @@ pub fn rotary(
         dim: dim.map(|dim| count("dim", dim)).transpose()?,
         scaling: scaling.map_or(Ok(Scaling::None), read_scaling)?,
     };
-    let places = match positions {
-        None => Places::From(0),
-        Some(positions) => read_places(positions, x.sizes()[0])?,
+    let places = match (positions, cos, sin) {
+        (None, Some(cos), Some(sin)) => Places::Tables(table("cos", cos)?, table("sin", sin)?),
+        (_, None, None) => match positions {
+            None => Places::From(0),
+            Some(positions) => read_places(positions, x.sizes()[0])?,
+        },
+        _ => {
+            return Err(bad_value(
+                "cos, sin",
+                "one without the other, or beside positions,",
+                "give both, a row for each token, or neither",
+            ));
+        }
     };
     let (home, sizes, rank) = (x.home, x.sizes(), x.rank());
     by_kind!(x.kind(), T => {
@@ -50,6 +62,22 @@ pub fn rotary(
 enum Places {
     From(i64),
     Each(Vec<Vec<i64>>),
+    Tables(Array, Array),
+}
+
+/// A table of cosines or sines, [length, dim/2] or [batch, length, dim/2], as [batch, 1, length,
+/// dim/2].
+fn table(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Array> {
+    let table = Array::new(argument, value)?;
+    if table.kind() == Kind::Bool || !(2..4).contains(&table.rank()) {
+        return Err(bad_value(
+            argument,
+            format!("{} of shape {:?}", table.kind().name(), table.shape()),
+            "give numbers of shape [length, dim/2] or [batch, length, dim/2]",
+        ));
+    }
+    // Three axes are seen as [1, batch, length, dim/2].
+    Ok(table.with_axes_exchanged(0, 1))
 }
 
 fn turned<T: Number>(
@@ -58,11 +86,12 @@ fn turned<T: Number>(
     places: &Places,
     swapped: bool,
 ) -> qkv::Result<Vec<T>> {
-    let positions = match places {
-        Places::From(start) => Positions::From(*start),
-        Places::Each(lists) => Positions::Each(lists),
+    let x = x.view::<T>()?;
+    let turned = match places {
+        Places::From(start) => rotary.apply(x, &Positions::From(*start))?,
+        Places::Each(lists) => rotary.apply(x, &Positions::Each(lists))?,
+        Places::Tables(cos, sin) => rotary.pairing.rotate(x, cos.any_view()?, sin.any_view()?)?,
     };
-    let turned = rotary.apply(x.view::<T>()?, &positions)?;
     let mut view = turned.view()?;
     if swapped {
         view = view.swap_axes(1, 2);

@@ -84,6 +84,24 @@ def test_rotary(rng, interleaved, dtype):
     assert (moved.transpose(0, 2, 1, 3) == found).all()
 
 
+def test_rotary_by_tables(rng):
+    x = numbers(rng, 2, 3, 4, 8, dtype=numpy.float32)
+    angle = numpy.arange(4)[:, None] * 10000.0 ** (-numpy.arange(4) / 4)
+    cos, sin = numpy.cos(angle), numpy.sin(angle)
+    # The engine's sines and NumPy's may differ in their last bit.
+    room = 2 * numpy.finfo(numpy.float32).eps * numpy.abs(x).max()
+    for tables in [(cos, sin), (cos[None].repeat(2, 0), sin[None].repeat(2, 0))]:
+        found = qkv.rotary(x, cos=tables[0], sin=tables[1])
+        assert numpy.abs(found - qkv.rotary(x)).max() <= room
+    each = numpy.stack([cos, sin])
+    found = qkv.rotary(x, cos=each, sin=each[::-1])
+    assert numpy.abs(found[0] - qkv.rotary(x)[0]).max() <= room
+    assert numpy.abs(found[1] - qkv.rotary(x)[1]).max() > room
+    for wrong in [dict(cos=cos), dict(cos=cos[:3], sin=sin[:3]), dict(positions=1, cos=cos, sin=sin)]:
+        with pytest.raises(ValueError, match="cos"):
+            qkv.rotary(x, **wrong)
+
+
 def test_rotary_positions_and_scaling(rng):
     x = numbers(rng, 1, 1, 3, 4)
     assert (qkv.rotary(x) == qkv.rotary(x, [0, 1, 2])).all()

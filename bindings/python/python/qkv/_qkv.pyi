@@ -138,6 +138,8 @@ def rotary(
     interleaved: bool = False,
     dim: int | None = None,
     scaling: float | dict[str, Any] | None = None,
+    cos: _Array | None = None,
+    sin: _Array | None = None,
     layout: _Layout = "bhld",
 ) -> _A: ...
 def steps(

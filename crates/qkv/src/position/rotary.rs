@@ -1,7 +1,7 @@
 //! Rotary positions: each pair of columns turns by an angle that grows with the position.
 
 use crate::error::{Error, Result, many};
-use crate::view::{Element, Tensor, View};
+use crate::view::{AnyView, Element, Tensor, View};
 use std::f64::consts::TAU;
 
 /// Which two columns turn together, of d rotated ones, for i = 0 … d/2 − 1.
@@ -238,17 +238,95 @@ impl Rotary {
         x: View<'_, T>,
         positions: &Positions<'_>,
     ) -> Result<Tensor<f64>> {
-        let [batch, heads, length, head_dim] = x.shape();
+        let [batch, _, length, head_dim] = x.shape();
         let frequencies = self.inverse_frequencies(head_dim)?;
         let dim = 2 * frequencies.len();
         positions.check(batch, length)?;
+        Ok(self.pairing.turned(x, dim, |entry, t, i| {
+            (positions.at(entry, t) * frequencies[i]).sin_cos()
+        }))
+    }
+}
+
+impl Pairing {
+    /// a' = a·cos − b·sin, b' = a·sin + b·cos for each pair of columns, with cosines and sines of
+    /// the caller's, such as a model's tables.
+    ///
+    /// x is `[batch, heads, length, head_dim]`; cos and sin are `[batch, 1, length, d/2]`, where batch
+    /// and length may be 1 and serve all; the first d columns turn, in all heads alike. The result has the shape of x and is
+    /// `f64`. Angles of positions and frequencies are [`Rotary::apply`]'s.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] where cos or sin do not fit x or each other, [`Error::Option`] names
+    /// `rotary dim` where d is above head_dim.
+    ///
+    /// ```
+    /// use qkv::{View, position::Pairing};
+    /// let (x, cos, sin) = ([1.0_f32, 2.0, 3.0, 4.0], [0.0, 1.0], [1.0, 0.0]);
+    /// let [cos, sin] = [View::new(&cos, &[2])?.into(), View::new(&sin, &[2])?.into()];
+    /// let rotated = Pairing::Halves.rotate(View::new(&x, &[1, 4])?, cos, sin)?;
+    /// assert_eq!(rotated.data(), [-3.0, 2.0, 1.0, 4.0]); // columns 0 and 2 by a quarter turn
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    pub fn rotate<T: Element>(
+        self,
+        x: View<'_, T>,
+        cos: AnyView<'_>,
+        sin: AnyView<'_>,
+    ) -> Result<Tensor<f64>> {
+        let [batch, _, length, head_dim] = x.shape();
+        let half = cos.shape()[3];
+        if half == 0 || half > head_dim / 2 {
+            return Err(Error::Option {
+                option: "rotary dim",
+                value: format!("{} of {}", half.saturating_mul(2), many(head_dim, "column")),
+                remedy: "cos and sin have half as many columns as turn, at most head_dim / 2",
+            });
+        }
+        let needed = [batch, 1, length, half];
+        let table = |name, table: AnyView<'_>| {
+            let axes = ["batch", "heads", "length", "columns"];
+            let sizes = table.shape().into_iter().zip(needed);
+            for (axis, (found, needed_size)) in axes.into_iter().zip(sizes) {
+                if found != needed_size && (found != 1 || axis == "columns") {
+                    return Err(Error::Mismatch {
+                        axis,
+                        left: name,
+                        left_size: found,
+                        left_shape: table.shape().into(),
+                        right: "x, heads alike",
+                        right_size: needed_size,
+                        right_shape: needed.into(),
+                        remedy: "give a cosine and a sine for each token and pair",
+                    });
+                }
+            }
+            Ok(())
+        };
+        table("cos", cos)?;
+        table("sin", sin)?;
+        let (Some(cos), Some(sin)) = (cos.broadcast(needed), sin.broadcast(needed)) else {
+            return Ok(Tensor::filled(&x.shape(), 0.0)); // refused above
+        };
+        Ok(self.turned(x, 2 * half, |entry, t, i| {
+            (sin.get([entry, 0, t, i]), cos.get([entry, 0, t, i]))
+        }))
+    }
+
+    /// Turns the first `dim` columns; `angle(batch, token, pair)` gives sine and cosine.
+    fn turned<T: Element>(
+        self,
+        x: View<'_, T>,
+        dim: usize,
+        angle: impl Fn(usize, usize, usize) -> (f64, f64),
+    ) -> Tensor<f64> {
+        let [batch, heads, length, head_dim] = x.shape();
         let mut rotated = Tensor::filled(&x.shape(), 0.0);
         for entry in 0..batch {
             for t in 0..length {
-                let position = positions.at(entry, t);
-                for (i, frequency) in frequencies.iter().enumerate() {
-                    let (sin, cos) = (position * frequency).sin_cos();
-                    let (left, right) = self.pairing.columns(i, dim);
+                for i in 0..dim / 2 {
+                    let (sin, cos) = angle(entry, t, i);
+                    let (left, right) = self.columns(i, dim);
                     for h in 0..heads {
                         let a = x.get([entry, h, t, left]).to_f64();
                         let b = x.get([entry, h, t, right]).to_f64();
@@ -263,11 +341,9 @@ impl Rotary {
                 }
             }
         }
-        Ok(rotated)
+        rotated
     }
-}
 
-impl Pairing {
     /// The i-th pair of `dim` columns.
     fn columns(self, i: usize, dim: usize) -> (usize, usize) {
         match self {
