@@ -172,6 +172,7 @@ impl Cache {
     /// Attention of queries [batch, heads, queries, head_dim] against everything in the cache, with
     /// the options of qkv.attention. The newest token sees all of them; with several new queries
     /// give causal="bottom-right".
+    #[allow(clippy::too_many_arguments)] // the method that Python sees
     #[pyo3(signature = (q, *, layout="bhld", out=None, return_lse=false, return_weights=false, **options))]
     fn attention(
         &self,

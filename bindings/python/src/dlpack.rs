@@ -154,7 +154,12 @@ pub fn borrowed(argument: &str, object: &Bound<'_, PyAny>, table: &Exchange) -> 
     let mut tensor = empty();
     // SAFETY: the object has the type that the table belongs to, and the tensor is ours.
     if unsafe { borrow(object.as_ptr(), &mut tensor) } != 0 {
-        return Err(PyErr::fetch(py));
+        let why = PyErr::fetch(py).value(py).to_string();
+        return Err(type_error(
+            argument,
+            why.lines().next().unwrap_or_default(),
+            "give a plain tensor in the memory of the CPU",
+        ));
     }
     // SAFETY: shape and strides are valid while the object is untouched; they are copied here.
     unsafe { raw(argument, &tensor, true) }

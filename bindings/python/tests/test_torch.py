@@ -261,3 +261,16 @@ def test_autocast():
         found = ours(q, k, v)
     assert found.dtype == torch.bfloat16
     close(found, theirs(*(x.bfloat16() for x in (q, k, v))))
+
+
+def test_every_option_has_gradients():
+    q, k, v = arrays(q=(1, 4, 3, 4), k=(1, 2, 5, 4), v=(1, 2, 5, 3), grad=True)
+    bias = torch.randn(4, 3, 5, dtype=torch.float64, requires_grad=True)
+    sinks = torch.randn(4, dtype=torch.float64, requires_grad=True)
+
+    def call(q, k, v, bias, sinks):
+        options = dict(causal="bottom-right", window=(2, None), softcap=3.0)
+        return qkv.torch.attention(q, k, v, bias=bias, sinks=sinks, **options)
+
+    assert torch.autograd.gradcheck(call, (q, k, v, bias, sinks))
+    assert torch.autograd.gradcheck(lambda s: call(*(x.detach() for x in (q, k, v, bias)), s), (sinks,))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from . import _qkv
 
-__all__ = ["patch", "scaled_dot_product_attention"]
+__all__ = ["attention", "patch", "scaled_dot_product_attention"]
 
 if not hasattr(Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError(
@@ -71,15 +71,12 @@ def scaled_dot_product_attention(
         query, key, value, attn_mask, lead = _four_axes(query, key, value, attn_mask, enable_gqa)
     # The generator is asked only if something is drawn.
     seed = int(torch.randint(2**63 - 1, ())) if dropout_p > 0.0 else 0
-    arguments = (query, key, value, attn_mask, scale, is_causal, dropout_p, seed)
+    rest = (attn_mask, scale, is_causal, dropout_p, seed)
     if torch.compiler.is_compiling():
-        output = torch.ops.qkv.attention(*arguments)[0]
-    elif torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in (query, key, value, attn_mask)
-    ):
-        output = _Attention.apply(*arguments)
+        output = torch.ops.qkv.attention(query, key, value, *rest)[0]
     else:
-        output = _attention(*arguments, lse=False)
+        bias, options = _options(*rest)
+        output = attention(query, key, value, bias=bias, **options)
     return output if lead is None else output.reshape(*lead, *output.shape[-2:])
 
 
@@ -116,53 +113,81 @@ def _four_axes(query, key, value, mask, enable_gqa):
     return four(query), four(key), four(value), mask, lead
 
 
-def _options(mask, scale, is_causal, dropout_p, seed) -> dict[str, Any]:
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    bias: Tensor | None = None,
+    sinks: Tensor | None = None,
+    **options: Any,
+) -> Tensor:
+    """qkv.attention, differentiable once by query, key, value, bias and sinks.
+
+    Shapes and options are those of qkv.attention, but for out, return_lse and return_weights.
+
+    >>> import torch, qkv.torch
+    >>> q = torch.eye(2, dtype=torch.float64, requires_grad=True)
+    >>> qkv.torch.attention(q, q, q, causal=True, softcap=5.0).sum().backward()
+    >>> q.grad.shape
+    torch.Size([2, 2])
+    """
+    if torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in (query, key, value, bias, sinks)
+    ):
+        return _Attention.apply(query, key, value, bias, sinks, options)
+    return _attention(query, key, value, bias, sinks, options, lse=False)
+
+
+def _detached(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.detach()
+
+
+def _attention(query, key, value, bias, sinks, options, lse):
+    tensors = (query.detach(), key.detach(), value.detach())
+    own = {"bias": _detached(bias), "sinks": _detached(sinks)}
+    return _qkv.attention(*tensors, return_lse=lse, **own, **options)
+
+
+def _backward(grad, query, key, value, bias, sinks, output, lse, options, of_bias):
+    own = {"bias": bias, "sinks": sinks, "bias_gradient": of_bias}
+    found = _qkv.attention_backward(grad, query, key, value, output, lse, **own, **options)
+    gradients = [found.q, found.k, found.v, None, None]
+    if of_bias:
+        gradients[3] = found.bias.to(bias.dtype)
+    if sinks is not None:
+        gradients[4] = found.sinks.to(sinks.dtype)
+    return gradients
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, query, key, value, bias, sinks, options):
+        output, lse = _attention(query, key, value, bias, sinks, options, lse=True)
+        ctx.save_for_backward(query, key, value, bias, sinks, output, lse)
+        ctx.options = options
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        found = _backward(grad, *ctx.saved_tensors, ctx.options, ctx.needs_input_grad[3])
+        return (*found, None)
+
+
+def _options(mask, scale, is_causal, dropout_p, seed) -> tuple[Tensor | None, dict[str, Any]]:
+    """A float mask, which may have a gradient, and all else."""
     options: dict[str, Any] = {}
-    if mask is not None:
-        options["keep" if mask.dtype == torch.bool else "bias"] = mask.detach()
+    if mask is not None and mask.dtype == torch.bool:
+        options["keep"] = mask
+        mask = None
     if scale is not None:
         options["scale"] = float(scale)
     if is_causal:
         options["causal"] = "top-left"
     if dropout_p > 0.0:
         options.update(dropout=float(dropout_p), seed=seed)
-    return options
-
-
-def _attention(query, key, value, mask, scale, is_causal, dropout_p, seed, lse):
-    options = _options(mask, scale, is_causal, dropout_p, seed)
-    return _qkv.attention(
-        query.detach(), key.detach(), value.detach(), return_lse=lse, **options
-    )
-
-
-def _backward(grad, query, key, value, mask, output, lse, scale, is_causal, dropout_p, seed, of_mask):
-    options = _options(mask, scale, is_causal, dropout_p, seed)
-    found = _qkv.attention_backward(
-        grad, query, key, value, output, lse, bias_gradient=of_mask, **options
-    )
-    of_bias = None
-    if of_mask:
-        of_bias = found.bias.to(mask.dtype)
-    return found.q, found.k, found.v, of_bias
-
-
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, query, key, value, mask, scale, is_causal, dropout_p, seed):
-        arguments = (scale, is_causal, dropout_p, seed)
-        output, lse = _attention(query, key, value, mask, *arguments, lse=True)
-        ctx.save_for_backward(query, key, value, mask, output, lse)
-        ctx.arguments = arguments
-        return output
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad):
-        query, key, value, mask, output, lse = ctx.saved_tensors
-        of_mask = ctx.needs_input_grad[3]
-        found = _backward(grad, query, key, value, mask, output, lse, *ctx.arguments, of_mask)
-        return (*found, None, None, None, None)
+    return mask, options
 
 
 @torch.library.custom_op("qkv::attention", mutates_args=(), device_types="cpu")
@@ -176,7 +201,8 @@ def _op(
     dropout_p: float,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    return _attention(query, key, value, mask, scale, is_causal, dropout_p, seed, lse=True)
+    bias, options = _options(mask, scale, is_causal, dropout_p, seed)
+    return _attention(query, key, value, bias, None, options, lse=True)
 
 
 @_op.register_fake
@@ -200,9 +226,8 @@ def _backward_op(
     seed: int,
     of_mask: bool,
 ) -> list[Tensor]:
-    found = _backward(
-        grad, query, key, value, mask, output, lse, scale, is_causal, dropout_p, seed, of_mask
-    )
+    bias, options = _options(mask, scale, is_causal, dropout_p, seed)
+    found = _backward(grad, query, key, value, bias, None, output, lse, options, of_mask)
     return [x for x in found if x is not None]
 
 
