@@ -10,8 +10,10 @@ mod array;
 mod attention;
 mod backward;
 mod cache;
+mod check;
 mod dlpack;
 mod error;
+mod layer;
 mod problem;
 mod results;
 mod rotary;
@@ -29,8 +31,11 @@ fn _qkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rotary::rotary, module)?)?;
     module.add_function(wrap_pyfunction!(steps::steps, module)?)?;
     module.add_function(wrap_pyfunction!(steps::explain, module)?)?;
+    module.add_function(wrap_pyfunction!(check::check, module)?)?;
+    module.add_class::<check::Report>()?;
     module.add_class::<backward::Gradients>()?;
     module.add_class::<cache::Cache>()?;
+    module.add_class::<layer::MultiHeadAttention>()?;
     module.add_class::<steps::Explanation>()?;
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Queries, keys, values and options of a call, owned so that a thread can take them along.
 
-use crate::arguments::{Given, Options, swapped};
+use crate::arguments::{Given, Options, f64s, swapped};
 use crate::array::{Array, Home, Item, Kind};
 use crate::cache::{Cached, Slot};
 use crate::error::{bad_value, type_error};
 use pyo3::prelude::*;
-use qkv::{Float, Inputs, ViewMut};
+use qkv::{Float, Inputs, Tensor, ViewMut};
 
 /// A number that attention reads and writes, here and in memory of others.
 pub trait Number: Float + Item + Slot {}
@@ -150,6 +150,22 @@ impl Problem {
         match &self.keys {
             Keys::Given { k, v } => work(Inputs::new(q, k.view()?, v.view()?)?),
             Keys::Cached(cached) => cached.read::<T, R>(|cache| work(cache.inputs(q)?)),
+        }
+    }
+
+    /// q, k and v in `f64`, heads first.
+    ///
+    /// # Errors
+    /// Those of [`Inputs::new`] where keys are cached, which have no tensors of their own.
+    pub fn tensors(&self) -> qkv::Result<[Tensor<f64>; 3]> {
+        let widened = |array: &Array| Tensor::new(&array.sizes(), f64s(array)?);
+        match &self.keys {
+            Keys::Given { k, v } => Ok([widened(&self.q)?, widened(k)?, widened(v)?]),
+            Keys::Cached(_) => Err(qkv::Error::Option {
+                option: "k",
+                value: "a cache".into(),
+                remedy: "give arrays",
+            }),
         }
     }
 

@@ -3,12 +3,13 @@
 use crate::arguments::{Given, Options, count};
 use crate::array::Home;
 use crate::error::{bad_value, value_error};
+use crate::layer::Weights;
 use crate::problem::{Problem, by_kind};
 use crate::results::hand_over;
 use crate::work;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use qkv::{Block, StepName, Steps};
+use qkv::{Block, StepName, Steps, Tensor};
 use qkv_report::{Lang, More, Origin, Settings, Subject};
 
 #[pyfunction]
@@ -59,7 +60,11 @@ pub struct Explanation {
     settings: Settings,
     contrast: bool,
     tokens: Vec<String>,
+    layer: Option<FromTokens>,
 }
+
+/// The weights that q, k and v were made with, the tokens and the context.
+type FromTokens = (Weights, Tensor<f64>, Option<Tensor<f64>>);
 
 #[allow(clippy::too_many_arguments)] // the function that Python sees
 #[pyfunction]
@@ -83,54 +88,99 @@ pub fn explain<'py>(
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Explanation> {
     let problem = Problem::new([q, k, v], &Given::take(options)?, layout)?;
-    let [batch, _, queries, _] = problem.output_sizes();
-    let keys = problem.weights_sizes()[3];
-    let settings = Settings {
-        lang: match lang {
-            "en" => Lang::En,
-            "zh" => Lang::Zh,
-            other => {
-                return Err(bad_value(
-                    "lang",
-                    format!("{other:?}"),
-                    "choose \"en\" or \"zh\"",
-                ));
-            }
-        },
-        digits: match digits {
+    let shown = Shown {
+        lang,
+        digits,
+        rows,
+        tokens,
+        contrast,
+    };
+    shown.check()?;
+    let (steps, options) = worked_out(py, problem)?;
+    Explanation::new(py, shown, steps, options, None)
+}
+
+/// How a calculation is to be shown.
+pub struct Shown<'a, 'py> {
+    pub lang: &'a str,
+    pub digits: Option<&'a Bound<'py, PyAny>>,
+    pub rows: Option<&'a Bound<'py, PyAny>>,
+    pub tokens: Option<Vec<String>>,
+    pub contrast: bool,
+}
+
+impl Shown<'_, '_> {
+    /// What can be refused before anything is computed.
+    fn check(&self) -> PyResult<(Lang, usize)> {
+        const MOST_DIGITS: usize = 17;
+        let digits = match self.digits {
             Some(digits) => count("digits", digits)?,
             None => Settings::default().digits,
-        },
-        rows: rows.map(|rows| wanted(rows, queries)).transpose()?,
-        ..Settings::default()
-    };
-    const MOST_DIGITS: usize = 17;
-    if settings.digits > MOST_DIGITS {
-        return Err(bad_value(
-            "digits",
-            settings.digits,
-            "give at most 17, which is all there are",
-        ));
+        };
+        if digits > MOST_DIGITS {
+            let remedy = "give at most 17, which is all there are";
+            return Err(bad_value("digits", digits, remedy));
+        }
+        Ok((language(self.lang)?, digits))
     }
-    let tokens = tokens.unwrap_or_default();
-    if !tokens.is_empty() && (batch != 1 || tokens.len() != keys) {
-        return Err(bad_value(
-            "tokens",
-            format!(
-                "{} names for {batch} batch entries of {keys} keys",
-                tokens.len()
-            ),
-            "give one for each key, of one batch entry",
-        ));
+}
+
+impl Explanation {
+    /// # Errors
+    /// `ValueError` for rows and tokens that there are not.
+    pub fn new(
+        py: Python<'_>,
+        shown: Shown<'_, '_>,
+        steps: Steps,
+        options: Options,
+        layer: Option<FromTokens>,
+    ) -> PyResult<Explanation> {
+        let (lang, digits) = shown.check()?;
+        let size = |name, axis: usize| {
+            let shape = steps.get(name).map_or(&[][..], Tensor::shape);
+            shape.get(axis).copied().unwrap_or(0)
+        };
+        let (batch, queries) = (size(StepName::Q, 0), size(StepName::Q, 2));
+        let needed = match &layer {
+            Some((_, _, Some(_))) => queries,
+            _ => size(StepName::K, 2),
+        };
+        let tokens = shown.tokens.unwrap_or_default();
+        if !tokens.is_empty() && (batch != 1 || tokens.len() != needed) {
+            return Err(bad_value(
+                "tokens",
+                format!("{} names", tokens.len()),
+                &format!("give {needed}, of one batch entry"),
+            ));
+        }
+        let rows = shown.rows.map(|rows| wanted(rows, queries)).transpose()?;
+        Ok(Explanation {
+            options: options.kept(py)?,
+            steps,
+            settings: Settings {
+                lang,
+                digits,
+                rows,
+                ..Settings::default()
+            },
+            contrast: shown.contrast,
+            tokens,
+            layer,
+        })
     }
-    let (steps, options) = worked_out(py, problem)?;
-    Ok(Explanation {
-        options: options.kept(py)?,
-        steps,
-        settings,
-        contrast,
-        tokens,
-    })
+}
+
+/// A language by its code.
+pub fn language(lang: &str) -> PyResult<Lang> {
+    match lang {
+        "en" => Ok(Lang::En),
+        "zh" => Ok(Lang::Zh),
+        other => Err(bad_value(
+            "lang",
+            format!("{other:?}"),
+            "choose \"en\" or \"zh\"",
+        )),
+    }
 }
 
 /// The queries to work out: an int or a list of them.
@@ -156,21 +206,38 @@ type Render = fn(&Subject<'_>, &Settings) -> String;
 
 impl Explanation {
     fn render(&self, render: Render) -> PyResult<String> {
-        let block = Block {
-            attention: self.options.attention().map_err(value_error)?,
-            ..Block::default()
-        };
-        let width = match self.steps.get(StepName::Q).map(|q| q.shape()) {
-            Some(&[_, heads, _, head_dim]) => heads * head_dim,
-            _ => 1,
+        let attention = self.options.attention().map_err(value_error)?;
+        let layer;
+        let given;
+        let (block, origin, width) = match &self.layer {
+            Some((weights, x, context)) => {
+                layer = weights.layer(attention);
+                let origin = Origin::Projected {
+                    layer: &layer,
+                    x,
+                    context: context.as_ref(),
+                };
+                (&layer.block, origin, x.shape()[2])
+            }
+            None => {
+                given = Block {
+                    attention,
+                    ..Block::default()
+                };
+                let width = match self.steps.get(StepName::Q).map(Tensor::shape) {
+                    Some(&[_, heads, _, head_dim]) => heads * head_dim,
+                    _ => 1,
+                };
+                (&given, Origin::Given, width)
+            }
         };
         let contrast = self
             .contrast
             .then(|| qkv_check::contrast(&block.attention, &self.steps, width));
         let subject = Subject {
-            block: &block,
+            block,
             steps: &self.steps,
-            origin: Origin::Given,
+            origin,
             past_len: 0,
             backward: None,
             more: More {

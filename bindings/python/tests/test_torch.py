@@ -274,3 +274,30 @@ def test_every_option_has_gradients():
 
     assert torch.autograd.gradcheck(call, (q, k, v, bias, sinks))
     assert torch.autograd.gradcheck(lambda s: call(*(x.detach() for x in (q, k, v, bias)), s), (sinks,))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("widths", [{}, dict(kdim=6, vdim=5)])
+def test_layer_of_torch(bias, widths):
+    torch.manual_seed(4)
+    theirs = torch.nn.MultiheadAttention(
+        8, 2, bias=bias, batch_first=True, dtype=torch.float64, **widths
+    )
+    if bias:
+        torch.nn.init.normal_(theirs.in_proj_bias)
+        torch.nn.init.normal_(theirs.out_proj.bias)
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    if widths:
+        key, value = torch.randn(2, 4, 6).double(), torch.randn(2, 4, 5).double()
+        layer = qkv.MultiHeadAttention.from_torch(theirs.state_dict(), 2)
+        assert "2 query heads of 4" in repr(layer)
+        return
+    y = torch.randn(2, 4, 8, dtype=torch.float64)
+    state = {f"layers.3.{name}": weight for name, weight in theirs.state_dict().items()}
+    layer = qkv.MultiHeadAttention.from_torch(state, 2, prefix="layers.3.")
+    with torch.no_grad():
+        close(layer(x), theirs(x, x, x)[0])
+        close(layer(x, y), theirs(x, y, y)[0])
+    with pytest.raises(ValueError, match="add_bias_kv"):
+        other = torch.nn.MultiheadAttention(8, 2, add_bias_kv=True)
+        qkv.MultiHeadAttention.from_torch(other.state_dict(), 2)

@@ -4,16 +4,21 @@
 
 ``attention`` computes fast, ``attention_backward`` its gradients, ``merge`` puts partial results
 together, ``Cache`` grows a token at a time, ``rotary`` turns queries and keys; ``steps`` gives every
-intermediate and ``explain`` the worked calculation.
+intermediate, ``explain`` the worked calculation, ``check`` says whether somebody else's numbers are
+right, and ``MultiHeadAttention`` puts the layer around. ``qkv.torch``, ``qkv.onnx`` and
+``qkv.transformers`` are imported by name, and need those packages.
 """
 
 from ._qkv import (
     Cache,
     Explanation,
     Gradients,
+    MultiHeadAttention,
+    Report,
     __version__,
     attention,
     attention_backward,
+    check,
     explain,
     merge,
     rotary,
@@ -24,9 +29,12 @@ __all__ = [
     "Cache",
     "Explanation",
     "Gradients",
+    "MultiHeadAttention",
+    "Report",
     "__version__",
     "attention",
     "attention_backward",
+    "check",
     "explain",
     "merge",
     "rotary",

@@ -9,9 +9,12 @@ __all__ = [
     "Cache",
     "Explanation",
     "Gradients",
+    "MultiHeadAttention",
+    "Report",
     "__version__",
     "attention",
     "attention_backward",
+    "check",
     "explain",
     "merge",
     "rotary",
@@ -202,3 +205,71 @@ class Cache:
     def k(self) -> NDArray[Any]: ...
     @property
     def v(self) -> NDArray[Any]: ...
+
+def check(
+    q: _A,
+    k: _A,
+    v: _A,
+    *,
+    scores: _Array | None = None,
+    scaled: _Array | None = None,
+    weights: _Array | None = None,
+    output: _Array | None = None,
+    lse: _Array | None = None,
+    lang: Literal["en", "zh"] = "en",
+    layout: _Layout = "bhld",
+    **options: Unpack[_Options],
+) -> Report: ...
+@final
+class Report:
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def agrees(self) -> bool: ...
+    @property
+    def causes(self) -> list[str]: ...
+    @property
+    def max_abs_error(self) -> float: ...
+    @property
+    def bound(self) -> float: ...
+    def json(self) -> str: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+@final
+class MultiHeadAttention:
+    def __new__(
+        cls,
+        wq: _Array,
+        wk: _Array,
+        wv: _Array,
+        wo: _Array | None = None,
+        *,
+        heads: int,
+        kv_heads: int | None = None,
+        bq: _Array | None = None,
+        bk: _Array | None = None,
+        bv: _Array | None = None,
+        bo: _Array | None = None,
+    ) -> MultiHeadAttention: ...
+    @classmethod
+    def from_torch(
+        cls, state: Any, heads: int, *, prefix: str = ""
+    ) -> MultiHeadAttention: ...
+    def __call__(
+        self, x: _A, context: _A | None = None, **options: Unpack[_Options]
+    ) -> _A: ...
+    def steps(
+        self, x: _A, context: _A | None = None, **options: Unpack[_Options]
+    ) -> dict[str, NDArray[float64]]: ...
+    def explain(
+        self,
+        x: _A,
+        context: _A | None = None,
+        *,
+        lang: Literal["en", "zh"] = "en",
+        digits: int = 4,
+        rows: int | Sequence[int] | None = None,
+        tokens: Sequence[str] | None = None,
+        contrast: bool = False,
+        **options: Unpack[_Options],
+    ) -> Explanation: ...

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from . import _qkv
 
@@ -44,7 +45,8 @@ def scaled_dot_product_attention(
 
     Shapes: query (N, …, Hq, L, E), key (N, …, H, S, E), value (N, …, H, S, Ev), on the CPU, of
     float16, bfloat16, float32 or float64; the result is (N, …, Hq, L, Ev). A bool attn_mask keeps
-    where it is True, any other is added; it broadcasts to (N, …, Hq, L, S). is_causal is top-left:
+    where it is True, any other is added; it broadcasts to (N, …, Hq, L, S); the causal biases of
+    torch.nn.attention.bias may stand for it. is_causal is top-left:
     query i sees keys 0 to i. With enable_gqa, Hq may be a multiple of H. dropout_p is in force
     whenever it is above 0; which weights it drops is drawn by torch's generator, but is not what
     torch itself would have dropped.
@@ -57,6 +59,11 @@ def scaled_dot_product_attention(
     >>> qkv.torch.scaled_dot_product_attention(q, q, q, is_causal=True)[0].tolist()
     [1.0, 0.0]
     """
+    if isinstance(attn_mask, CausalBias):
+        # A mask that torch keeps as a rule.
+        upper = attn_mask.variant == CausalVariant.UPPER_LEFT
+        offset = 0 if upper else key.shape[-2] - query.shape[-2]
+        attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril(offset)
     if is_causal and attn_mask is not None:
         raise ValueError("is_causal: attn_mask is given too; put the causal mask into attn_mask")
     if attn_mask is not None and not (attn_mask.is_floating_point() or attn_mask.dtype == torch.bool):
