@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -34,16 +35,16 @@ class Counts:
         print(f"skipped: {group}: {name}: {reason}")
 
 
-def close(found, exact, theirs_found):
+def close(found, exact, theirs_found, times=2):
     """Against the same in float64: within a few units of the dtype, or as near as PyTorch's own result
-    is, doubled (FlashAttention's measure)."""
+    is, doubled (for gradients, which are longer sums, tripled: FlashAttention's measures)."""
     assert found.shape == theirs_found.shape, f"{found.shape} and {theirs_found.shape}"
     assert found.dtype == theirs_found.dtype, f"{found.dtype} and {theirs_found.dtype}"
     assert torch.equal(found.isnan(), exact.isnan()), "NaN in other places"
     apart = (found.double() - exact).abs().nan_to_num(0).max().item() if found.numel() else 0.0
     other = (theirs_found.double() - exact).abs().nan_to_num(0).max().item() if found.numel() else 0.0
     size = max(1.0, exact.abs().nan_to_num(0).max().item() if found.numel() else 0.0)
-    most = max(16 * torch.finfo(found.dtype).eps * size, 2 * other)
+    most = max(16 * torch.finfo(found.dtype).eps * size, times * other)
     assert apart <= most, f"{apart:.2e} from float64, PyTorch {other:.2e}"
 
 
@@ -73,26 +74,30 @@ def samples(counts):
 def gradients(counts):
     info = next(op for op in op_db if op.name == "nn.functional.scaled_dot_product_attention")
 
-    def check(sample):
-        found = []
-        for function in (ours, theirs):
-            tensors = [x.detach().clone().requires_grad_() for x in (sample.input, *sample.args[:2])]
-            keywords = dict(sample.kwargs)
-            rest = list(sample.args[2:])
-            for holder, key in [(keywords, "attn_mask")] + [(rest, at) for at in range(len(rest))]:
-                mask = holder.get(key) if isinstance(holder, dict) else holder[key]
-                if isinstance(mask, torch.Tensor) and mask.is_floating_point():
-                    holder[key] = mask.detach().clone().requires_grad_()
-                    tensors.append(holder[key])
-            output = function(*tensors[:3], *rest, **keywords)
-            output.backward(torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output))
-            found.append([x.grad for x in tensors])
-        for mine, other in zip(*found):
-            close(mine, other.double(), other)
+    def of(function, sample, dtype):
+        """The gradients of everything that is a float."""
+        leaves = []
 
-    for number, sample in enumerate(info.sample_inputs("cpu", torch.float64, requires_grad=True)):
+        def leaf(x):
+            if isinstance(x, torch.Tensor) and x.is_floating_point():
+                x = x.detach().to(dtype).requires_grad_()
+                leaves.append(x)
+            return x
+
+        arguments = [leaf(x) for x in (sample.input, *sample.args)]
+        keywords = {name: leaf(x) for name, x in sample.kwargs.items()}
+        output = function(*arguments, **keywords)
+        output.backward(torch.linspace(-1, 1, output.numel(), dtype=dtype).view_as(output))
+        return [x.grad for x in leaves]
+
+    def check(sample):
+        found, right = (of(function, sample, torch.float32) for function in (ours, theirs))
+        for triple in zip(found, of(theirs, sample, torch.float64), right, strict=True):
+            close(*triple, times=3)
+
+    for number, sample in enumerate(info.sample_inputs("cpu", torch.float32, requires_grad=True)):
         if sample.kwargs.get("dropout_p", 0.0) == 0.0:
-            counts.case("gradients of OpInfo samples, float64", number, check, sample)
+            counts.case("gradients of OpInfo samples, float32", number, check, sample)
 
     def gradcheck(causal, gqa):
         torch.manual_seed(1)
@@ -200,6 +205,8 @@ def layers(counts):
 
 
 def main():
+    # Of lower right biases with more queries than keys: that they give NaN, which they do not.
+    warnings.filterwarnings("ignore", message="Lower right causal bias")
     counts = Counts()
     for group in (samples, masks, alignments, layers, gradients):
         group(counts)

@@ -89,11 +89,12 @@ def scaled_dot_product_attention(
 
 def _fits(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> bool:
     """Whether all have four axes and nothing is to be broadcast."""
+    q, k, v = query.shape, key.shape, value.shape
     return (
-        query.dim() == key.dim() == value.dim() == 4
-        and query.shape[0] == key.shape[0] == value.shape[0]
-        and key.shape[1] == value.shape[1]
-        and (enable_gqa or query.shape[1] == key.shape[1])
+        len(q) == len(k) == len(v) == 4
+        and q[0] == k[0] == v[0]
+        and k[1] == v[1]
+        and (enable_gqa or q[1] == k[1])
     )
 
 
@@ -139,21 +140,20 @@ def attention(
     >>> q.grad.shape
     torch.Size([2, 2])
     """
-    if torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in (query, key, value, bias, sinks)
+    if torch.is_grad_enabled() and (
+        query.requires_grad
+        or key.requires_grad
+        or value.requires_grad
+        or (bias is not None and bias.requires_grad)
+        or (sinks is not None and sinks.requires_grad)
     ):
         return _Attention.apply(query, key, value, bias, sinks, options)
     return _attention(query, key, value, bias, sinks, options, lse=False)
 
 
-def _detached(x: Tensor | None) -> Tensor | None:
-    return None if x is None else x.detach()
-
-
 def _attention(query, key, value, bias, sinks, options, lse):
-    tensors = (query.detach(), key.detach(), value.detach())
-    own = {"bias": _detached(bias), "sinks": _detached(sinks)}
-    return _qkv.attention(*tensors, return_lse=lse, **own, **options)
+    """Where gradients are not recorded: of no tensor, or by whoever calls."""
+    return _qkv.attention(query, key, value, return_lse=lse, bias=bias, sinks=sinks, **options)
 
 
 def _backward(grad, query, key, value, bias, sinks, output, lse, options, of_bias):
@@ -209,7 +209,8 @@ def _op(
     seed: int,
 ) -> tuple[Tensor, Tensor]:
     bias, options = _options(mask, scale, is_causal, dropout_p, seed)
-    return _attention(query, key, value, bias, None, options, lse=True)
+    with torch.no_grad():
+        return _attention(query, key, value, bias, None, options, lse=True)
 
 
 @_op.register_fake
@@ -234,7 +235,8 @@ def _backward_op(
     of_mask: bool,
 ) -> list[Tensor]:
     bias, options = _options(mask, scale, is_causal, dropout_p, seed)
-    found = _backward(grad, query, key, value, bias, None, output, lse, options, of_mask)
+    with torch.no_grad():
+        found = _backward(grad, query, key, value, bias, None, output, lse, options, of_mask)
     return [x for x in found if x is not None]
 
 
