@@ -2,7 +2,7 @@
 
 use super::super::call::{Call, neighbours};
 use super::super::real::Real;
-use super::super::simd::RowFactors;
+use super::super::simd::{RowFactors, Rows};
 use super::Saved;
 use crate::view::View;
 
@@ -15,19 +15,39 @@ pub(super) fn fill<T: Real>(
     group: usize,
     rows: &mut [RowFactors<T>],
 ) {
-    let [_, heads, queries, _] = call.inputs.scores_shape();
-    let first = group * rows.len();
-    for (at, row) in rows.iter_mut().enumerate() {
-        let index = first + at;
-        let (b, h, i) = (
-            index / queries / heads,
-            index / queries % heads,
-            index % queries,
-        );
-        *row = factors(call, saved.lse[index], call.sink(h), || {
-            product(saved.output, grad, [b, h, i])
-        });
+    let [_, heads, queries, width] = grad.shape();
+    let mut deltas = vec![0.0; queries];
+    let mut copies = [Vec::new(), Vec::new()];
+    let first = group * (rows.len() / queries.max(1));
+    for (index, rows) in (first..).zip(rows.chunks_mut(queries.max(1))) {
+        let (b, h) = (index / heads, index % heads);
+        let [of_output, of_grad] = &mut copies;
+        let output = rows_of(&saved.output, [b, h], of_output, width);
+        let grad = rows_of(&grad, [b, h], of_grad, width);
+        (call.kernels.products)(output, grad, &mut deltas);
+        let lse = &saved.lse[index * queries..];
+        for ((row, &lse), &delta) in rows.iter_mut().zip(lse).zip(&deltas) {
+            *row = factors(call, lse, call.sink(h), delta);
+        }
     }
+}
+
+/// All rows of a head, copied where their columns are apart.
+fn rows_of<'r, T: Real>(
+    view: &View<'r, T>,
+    [b, h]: [usize; 2],
+    copy: &'r mut Vec<T>,
+    width: usize,
+) -> Rows<'r, T> {
+    let queries = view.shape()[2];
+    if let Some(rows) = neighbours(view, b, h, 0..queries) {
+        return rows;
+    }
+    copy.clear();
+    for i in 0..queries {
+        copy.extend((0..width).map(|c| view.get([b, h, i, c])));
+    }
+    Rows::new(copy, 0, width as isize, queries, width)
 }
 
 /// Of a row that keeps no key: it has no gradient.
@@ -39,12 +59,7 @@ pub(super) fn nothing<T: Real>() -> RowFactors<T> {
     }
 }
 
-fn factors<T: Real>(
-    call: &Call<'_, T>,
-    lse: f64,
-    sink: Option<f64>,
-    delta: impl FnOnce() -> f64,
-) -> RowFactors<T> {
+fn factors<T: Real>(call: &Call<'_, T>, lse: f64, sink: Option<f64>, delta: f64) -> RowFactors<T> {
     if lse == f64::NEG_INFINITY {
         return nothing();
     }
@@ -60,7 +75,7 @@ fn factors<T: Real>(
     RowFactors {
         shift,
         factor: T::from_f64(exp(left) * share),
-        delta: T::from_f64(delta()),
+        delta: T::from_f64(delta),
     }
 }
 
@@ -71,30 +86,6 @@ fn exp(x: f64) -> f64 {
     } else {
         x.exp()
     }
-}
-
-/// Lanes of a product's sum.
-const LANES: usize = 8;
-
-/// a · b of one row, in `f64`.
-fn product<T: Real>(a: View<'_, T>, b: View<'_, T>, [batch, head, i]: [usize; 3]) -> f64 {
-    let width = a.shape()[3];
-    let mut sums = [0.0; LANES];
-    if let Some(a) = neighbours(&a, batch, head, i..i + 1)
-        && let Some(b) = neighbours(&b, batch, head, i..i + 1)
-    {
-        for (a, b) in a.row(0).chunks(LANES).zip(b.row(0).chunks(LANES)) {
-            for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-                *sum += a.to_f64() * b.to_f64();
-            }
-        }
-    } else {
-        for c in 0..width {
-            let at = [batch, head, i, c];
-            sums[c % LANES] += a.get(at).to_f64() * b.get(at).to_f64();
-        }
-    }
-    sums.iter().sum()
 }
 
 /// The gradient of each sink, −Σ (weight of the sink)·delta over the rows of its head, to `give`.

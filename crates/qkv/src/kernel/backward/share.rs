@@ -83,7 +83,7 @@ pub(super) fn run<T: Real>(
     if threads == 1 || groups >= 4 * threads || groups.is_multiple_of(threads) {
         let tasks = Mutex::new(cut.into_iter().zip(parts));
         share(threads.min(groups), || {
-            let mut workspace = Workspace::new();
+            let (mut workspace, mut free) = (Workspace::new(), Vec::new());
             T::with_scratch(|scratch| {
                 loop {
                     let Some((group, rows)) = lock(&tasks).next() else {
@@ -98,6 +98,7 @@ pub(super) fn run<T: Real>(
                             rows,
                             workspace: &mut workspace,
                             scratch,
+                            free: &mut free,
                         };
                         work.key_block(group.index, stretch, part, queries);
                     }
@@ -124,7 +125,7 @@ pub(super) fn run<T: Real>(
     let count = tasks.len();
     let (tasks, queries, rows) = (Mutex::new(tasks.into_iter()), &queries, &*rows);
     share(threads.min(count), || {
-        let mut workspace = Workspace::new();
+        let (mut workspace, mut free) = (Workspace::new(), Vec::new());
         T::with_scratch(|scratch| {
             loop {
                 let Some((group, part)) = lock(&tasks).next() else {
@@ -137,6 +138,7 @@ pub(super) fn run<T: Real>(
                     rows: &rows[group * rows_of_group..][..rows_of_group],
                     workspace: &mut workspace,
                     scratch,
+                    free: &mut free,
                 };
                 work.key_block(group, stretch, part, queries);
             }
@@ -242,6 +244,8 @@ struct Work<'w, 'p, T: Real> {
     rows: &'w [RowFactors<T>],
     workspace: &'w mut Workspace<T>,
     scratch: &'w mut Scratch<T>,
+    /// Memory for sums of queries that is not in use.
+    free: &'w mut Vec<Aligned<T>>,
 }
 
 impl<T: Real> Work<'_, '_, T> {
@@ -258,6 +262,7 @@ impl<T: Real> Work<'_, '_, T> {
             rows,
             workspace,
             scratch,
+            free,
         } = self;
         let call = problem.call;
         let kv_heads = call.inputs.kv_heads();
@@ -281,13 +286,16 @@ impl<T: Real> Work<'_, '_, T> {
                 turn = lock(&block_of.turn);
             }
             let Turn { next, sums, out } = &mut *turn;
-            let sums = sums.get(queries.len() * sums_stride(width));
             let begin = block == block_of.seen.start;
+            if begin {
+                *sums = free.pop().unwrap_or_default();
+            }
+            let sums = sums.get(queries.len() * sums_stride(width));
             workspace.add(problem, scratch, head, block, by_key, (sums, begin));
             *next += 1;
             if *next == block_of.seen.end {
                 problem.give(sums, scale, out);
-                turn.sums = Aligned::default();
+                free.push(std::mem::take(&mut turn.sums));
             }
         }
         workspace.close(problem, [&mut part.k, &mut part.v]);

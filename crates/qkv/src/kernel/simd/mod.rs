@@ -11,7 +11,7 @@
 //! | `pack`, `scores`, `bend`, `softmax`, `values` | the stages, for any register |
 //! | `convert` | numbers that lie in memory in another format |
 //! | `dots` | scores of very few queries, summed in another order |
-//! | `gradient`, `across` | the stages of the backward pass besides |
+//! | `gradient`, `across`, `products` | the stages of the backward pass besides |
 //! | `piece` | arrays cut into parts for threads; where sums go |
 //! | `rows` | strided rows, aligned memory |
 //! | `pages` | memory on large pages |
@@ -39,6 +39,7 @@ mod pack;
 mod pages;
 mod piece;
 mod portable;
+mod products;
 mod rows;
 mod scores;
 mod shared;
@@ -232,6 +233,8 @@ pub struct Kernels<T: 'static> {
     pub across: fn(&Across<'_, T>, &mut [T]),
     /// sums = fma(other, b, a·sums).
     pub add: fn(&mut [T], T, &[T], T),
+    /// Products of rows with rows; see `products`.
+    pub products: fn(Rows<'_, T>, Rows<'_, T>, &mut [f64]),
     /// Natural logarithms; see `logarithm`.
     pub logarithms: fn(&mut [f64]),
     /// Nothing but multiply-adds; see `limit`.
@@ -258,6 +261,7 @@ macro_rules! kernels {
                 fn gradient(args: &mut ScoreGradient<'_, $t>) -> () = gradient::run::<$v>;
                 fn across(args: &Across<'_, $t>, sums: &mut [$t]) -> () = across::run::<$v, $vr, $vn>;
                 fn add(sums: &mut [$t], a: $t, other: &[$t], b: $t) -> () = values::add::<$v>;
+                fn products(a: Rows<'_, $t>, b: Rows<'_, $t>, to: &mut [f64]) -> () = products::run::<$t>;
                 fn logarithms(numbers: &mut [f64]) -> () = logarithm::run;
                 fn burn(rounds: usize) -> u64 = limit::run::<$products>;
             );
@@ -274,7 +278,7 @@ macro_rules! kernels {
             }
             Kernels {
                 scores, bend, maxima, exponentials, correction, totals, round, values,
-                exponentials_and_values, gradient, across, add, logarithms, burn,
+                exponentials_and_values, gradient, across, add, logarithms, products, burn,
             }
         };
     };
