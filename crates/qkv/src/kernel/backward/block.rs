@@ -93,7 +93,9 @@ impl<T: Real> Workspace<T> {
             range.clone(),
             &mut self.spare,
             |rows| {
-                (call.storage.pack)(rows, v);
+                if d_v > 0 {
+                    (call.storage.pack)(rows, v);
+                }
                 finite &= (call.storage.all_finite)(rows);
             },
         );
