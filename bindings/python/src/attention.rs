@@ -145,7 +145,7 @@ fn compute_from<T: Number>(
 ) -> qkv::Result<Computed<T>> {
     let attention = problem.options.attention()?;
     attention.check(inputs)?;
-    let options = qkv::Options::default();
+    let options = work::options(problem.flops());
     let mut output = Vec::new();
     let rows = match place {
         Some(mut place) => forward_into(&attention, inputs, &options, place.view_mut()?)?,

@@ -170,7 +170,7 @@ fn compute_from<T: Number>(call: &Call, inputs: &Inputs<'_, T>) -> qkv::Result<C
         inputs,
         saved,
         call.grad_output.view()?,
-        &qkv::Options::default(),
+        &work::options(problem.flops()),
         to,
     )?;
     Ok(Computed { qkv, bias, sinks })

@@ -2,6 +2,8 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -11,6 +13,22 @@ const LONG: f64 = 2e9;
 
 /// How often.
 const POLL: Duration = Duration::from_millis(20);
+
+/// Below this the engine starts no threads.
+const ALONE: f64 = 1e5;
+
+/// The process whose threads the engine's pool has, once it may have any.
+static OWNER: OnceLock<u32> = OnceLock::new();
+
+/// How to compute so much. A process that was forked after the pool was made has the pool and none of
+/// its threads, and would wait for them for ever: it computes on one of its own.
+pub fn options(flops: f64) -> qkv::Options {
+    let alone = flops >= ALONE && *OWNER.get_or_init(std::process::id) != std::process::id();
+    qkv::Options {
+        threads: alone.then_some(NonZeroUsize::MIN),
+        ..qkv::Options::default()
+    }
+}
 
 /// Runs `work` with the interpreter free for other threads.
 ///

@@ -38,3 +38,20 @@ def test_no_other_dtype_of_two_bytes(rng):
         qkv.attention(*[q.astype(ml_dtypes.float8_e5m2)] * 3)
     with pytest.raises(TypeError, match="int16"):
         qkv.attention(*[q.astype(numpy.int16)] * 3)
+
+
+def test_b113_bytes(rng):
+    """B113: the bytes 80 3F C0 3F are 1 and 1.5."""
+    v = numpy.frombuffer(bytes([0x80, 0x3F, 0xC0, 0x3F]), ml_dtypes.bfloat16).reshape(1, 2)
+    q = numpy.zeros((1, 2), ml_dtypes.bfloat16)
+    assert qkv.attention(q, q, v).astype(float).tolist() == [[1.0, 1.5]]
+
+
+def test_b096_decoding(rng):
+    """B096: a token at a time is the full run, to the bit, in bfloat16 too."""
+    q, k, v = (numbers(rng, 1, 2, 9, 8).astype(ml_dtypes.bfloat16) for _ in range(3))
+    whole = qkv.attention(q, k, v, causal=True)
+    cache = qkv.Cache(1, 2, 8, dtype="bfloat16")
+    for i in range(9):
+        cache.append(k[:, :, i : i + 1], v[:, :, i : i + 1])
+        assert (cache.attention(q[:, :, i : i + 1]) == whole[:, :, i : i + 1]).all()

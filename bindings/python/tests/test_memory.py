@@ -1,6 +1,9 @@
 """Whose memory is read and written: strides, byte order, alignment, aliasing, no copies."""
 
+import os
 import resource
+import subprocess
+import sys
 import threading
 
 import numpy
@@ -29,7 +32,8 @@ def strided(a, rng):
     yield kept
 
 
-def test_strides_change_nothing(arrays, rng):
+def test_b070_strides_change_nothing(arrays, rng):
+    """B070: the innermost axis need not be contiguous."""
     whole = qkv.attention(*arrays)
     for at, array in enumerate(arrays):
         for other in strided(array, rng):
@@ -165,9 +169,6 @@ def test_other_threads_run_meanwhile(rng):
 
 def test_ctrl_c():
     """A long call ends at the signal; what it began ends in the background."""
-    import subprocess
-    import sys
-
     program = """
 import os, signal, threading, time, numpy, qkv
 q = numpy.ones((1, 8, 20000, 64))
@@ -183,3 +184,23 @@ except KeyboardInterrupt:
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert ended.stdout.strip() == "interrupted", ended.stderr
+
+
+FORK = """
+import os, signal, numpy, qkv
+q = numpy.ones((1, 8, 512, 64), numpy.float32)
+whole, lse = qkv.attention(q, q, q, return_lse=True)  # the pool is there now
+child = os.fork()
+if child == 0:
+    signal.alarm(60)  # ends it if it waits for threads that it does not have
+    same = (qkv.attention(q, q, q) == whole).all()
+    qkv.attention_backward(q, q, q, q, whole, lse)
+    os._exit(0 if same else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_computes():
+    ended = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=300)
+    assert ended.stdout.strip() == "0", ended
