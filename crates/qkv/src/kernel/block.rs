@@ -577,16 +577,16 @@ pub(super) fn in_place<'a, T: Float>(
     rows: &[Row],
 ) -> Option<Rows<'a, T::Real>> {
     let (first, last) = (rows.first()?, rows.last()?);
-    if !T::IS_REAL || call.sign != T::Real::ONE || first.head != last.head {
+    if call.sign != T::Real::ONE || first.head != last.head {
         return None;
     }
     let queries = first.query..last.query + 1;
-    T::as_real(neighbours(
-        &call.inputs.q(),
-        head.batch,
-        first.head,
-        queries,
-    )?)
+    let rows = neighbours(&call.inputs.q(), head.batch, first.head, queries)?;
+    if T::IS_REAL {
+        T::as_real(rows)
+    } else {
+        (call.storage.in_place)(rows)
+    }
 }
 
 /// The queries times the sign, one after the other.

@@ -2,7 +2,7 @@
 
 use super::support::{Array, Gap, Layout, isas, options, same_bits};
 use super::{assert_near, column, everywhere, zeros};
-use half::{bf16, f16};
+use ::half::{bf16, f16};
 use qkv::{
     Attention, Bias, DType, Error, Float, Inputs, KeyLengths, Mask, Output, Scale, Sinks, View,
     ViewMut, forward_into, forward_with,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod extremes;
+mod half;
 mod masks;
 mod numerics;
 mod sizes;

@@ -6,7 +6,7 @@
 
 use super::super::real::Stored;
 use super::avx512::F32x16;
-use super::convert::Holds;
+use super::convert::{Holds, ROWS_AHEAD, ask};
 use super::pack::TILE;
 use super::rows::Rows;
 use super::softmax::clear_weights;
@@ -197,6 +197,19 @@ impl Holds<bf16> for Pairs {
     }
 }
 
+/// Pairs of columns where they lie, if each begins where an `f32` could.
+pub(super) fn in_place(rows: Rows<'_, bf16>) -> Option<Rows<'_, f32>> {
+    let (start, stride, width) = (rows.start(), rows.stride(), rows.width());
+    if width % 2 != 0 || stride % 2 != 0 || start % 2 != 0 {
+        return None;
+    }
+    // SAFETY: two numbers of 16 bits are one of 32, of which every pattern is an f32.
+    let (before, pairs, _) = unsafe { rows.data().align_to::<f32>() };
+    before
+        .is_empty()
+        .then(|| Rows::new(pairs, start / 2, stride / 2, rows.count(), width / 2))
+}
+
 /// Queries: rows of pairs of columns, one after the other, times `factor`, which is 1, −1 or 0.
 ///
 /// # Panics
@@ -235,33 +248,50 @@ pub(super) unsafe fn queries(rows: Rows<'_, bf16>, factor: f32, out: &mut [f32])
 #[inline(always)]
 pub(super) unsafe fn values(rows: Rows<'_, bf16>, out: &mut [f32]) {
     let width = rows.width();
-    let pairs = rows.count().div_ceil(2);
-    assert!(out.len() >= pairs * width);
-    // SAFETY: every load lies in a row, every store in row n of `out`.
+    let pairs = rows.count() / 2;
+    assert!(out.len() >= rows.count().div_ceil(2) * width);
+    let mut even = rows.pointer();
+    // SAFETY: rows 2·n and 2·n + 1 exist for n < pairs, and row 2·pairs where it is asked for; row n
+    // of `out` does.
+    unsafe {
+        for n in 0..pairs {
+            let odd = even.wrapping_offset(rows.stride());
+            for row in [even, odd] {
+                ask::<Pairs, bf16>(row.wrapping_offset(ROWS_AHEAD * rows.stride()), width);
+            }
+            pair(even, Some(odd), width, out.as_mut_ptr().add(n * width));
+            even = odd.wrapping_offset(rows.stride());
+        }
+        if rows.count() % 2 == 1 {
+            pair(even, None, width, out.as_mut_ptr().add(pairs * width));
+        }
+    }
+}
+
+/// Columns of two rows side by side, zeros for a missing one.
+#[inline(always)]
+unsafe fn pair(even: *const bf16, odd: Option<*const bf16>, width: usize, to: *mut f32) {
     unsafe {
         let lower = _mm512_set_epi16(
             47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36,
             4, 35, 3, 34, 2, 33, 1, 32, 0,
         );
         let upper = _mm512_add_epi16(lower, _mm512_set1_epi16(16));
-        for n in 0..pairs {
-            let even = rows.row(2 * n);
-            let odd = (2 * n + 1 < rows.count()).then(|| rows.row(2 * n + 1));
-            let to = out.as_mut_ptr().add(n * width);
-            for at in (0..width).step_by(32) {
-                let columns = (width - at).min(32);
-                let a = first(even.as_ptr().add(at), columns);
-                let b = match odd {
-                    Some(odd) => first(odd.as_ptr().add(at), columns),
-                    None => _mm512_setzero_si512(),
-                };
-                let [low, high] = [lower, upper].map(|order| {
-                    F32x16(_mm512_castsi512_ps(_mm512_permutex2var_epi16(a, order, b)))
-                });
+        for at in (0..width).step_by(32) {
+            let columns = (width - at).min(32);
+            let a = first(even.add(at), columns);
+            let b = match odd {
+                Some(odd) => first(odd.add(at), columns),
+                None => _mm512_setzero_si512(),
+            };
+            let [low, high] = [lower, upper]
+                .map(|order| F32x16(_mm512_castsi512_ps(_mm512_permutex2var_epi16(a, order, b))));
+            if columns == 32 {
+                low.store(to.add(at));
+                high.store(to.add(at + 16));
+            } else {
                 low.store_first(to.add(at), columns.min(16));
-                if columns > 16 {
-                    high.store_first(to.add(at + 16), columns - 16);
-                }
+                high.store_first(to.add(at + columns.min(16)), columns.saturating_sub(16));
             }
         }
     }

@@ -149,6 +149,18 @@ pub(super) unsafe fn widen<V: Holds<E>, E: Stored<Real = V::T>>(
     unsafe { times::<V, E>(rows, V::T::ONE, out) }
 }
 
+/// Rows that memory is asked for ahead of those being converted: the values of long caches are read
+/// at the speed of memory only so.
+pub(super) const ROWS_AHEAD: isize = 32;
+
+/// Asks for the lines of a row of `width` numbers at `row`, which may be any address.
+#[inline(always)]
+pub(super) unsafe fn ask<V: Vector, E>(row: *const E, width: usize) {
+    for at in (0..width).step_by(64 / size_of::<E>()) {
+        unsafe { V::prefetch(row.wrapping_add(at).cast()) };
+    }
+}
+
 /// Widens all rows, times `factor`, one after the other.
 ///
 /// # Panics
@@ -161,12 +173,13 @@ pub(super) unsafe fn times<V: Holds<E>, E: Stored<Real = V::T>>(
 ) {
     let width = rows.width();
     assert!(out.len() >= rows.count() * width);
+    let mut from = rows.pointer();
     for i in 0..rows.count() {
-        let row = rows.row(i);
-        // SAFETY: every load lies in a row of `rows`, every store in row i of `out`.
+        // SAFETY: every load lies in row i of `rows`, every store in row i of `out`.
         unsafe {
-            let (from, to) = (row.as_ptr(), out.as_mut_ptr().add(i * width));
+            let to = out.as_mut_ptr().add(i * width);
             let factor = V::splat(factor);
+            ask::<V, E>(from.wrapping_offset(ROWS_AHEAD * rows.stride()), width);
             let mut at = 0;
             while at + V::LANES <= width {
                 V::widen(from.add(at)).mul(factor).store(to.add(at));
@@ -177,5 +190,6 @@ pub(super) unsafe fn times<V: Holds<E>, E: Stored<Real = V::T>>(
                 x.store_first(to.add(at), width - at);
             }
         }
+        from = from.wrapping_offset(rows.stride());
     }
 }

@@ -88,6 +88,16 @@ impl<'a, T> Rows<'a, T> {
         &self.data[from..from + self.width]
     }
 
+    /// What the rows lie in, and where row 0 begins in it.
+    pub(super) fn data(&self) -> &'a [T] {
+        self.data
+    }
+
+    /// See [`Rows::data`].
+    pub(super) fn start(&self) -> usize {
+        self.start as usize
+    }
+
     /// Where row 0 begins; row i begins `i·stride` further, and `width` numbers of each are
     /// readable for i < `count`.
     pub(super) fn pointer(&self) -> *const T {

@@ -14,6 +14,8 @@ pub struct Storage<T: Stored> {
     /// How many neighbouring columns of q and k, or values of neighbouring keys, lie in the place
     /// of one number.
     pub depth: usize,
+    /// Rows as `scores` takes queries, where they lie, if they need no conversion.
+    pub in_place: fn(Rows<'_, T>) -> Option<Rows<'_, T::Real>>,
     /// Rows one after the other, times 1, −1 or 0, as `scores` takes queries; see `convert`.
     pub queries: fn(Rows<'_, T>, T::Real, &mut [T::Real]),
     /// Rows one after the other as `values` takes them; see `convert`.
@@ -33,7 +35,7 @@ pub struct Storage<T: Stored> {
 }
 
 macro_rules! storage {
-    ($name:ident, $e:ty, $v:ty, $products:ty, $queries:path, $values:path, $t:ty, $kernels:ident, $(#[$feature:meta])*) => {
+    ($name:ident, $e:ty, $v:ty, $products:ty, $in_place:path, $queries:path, $values:path, $t:ty, $kernels:ident, $(#[$feature:meta])*) => {
         static $name: Storage<$e> = {
             kernels!(@each $(#[$feature])*,
                 fn pack(rows: Rows<'_, $e>, out: &mut [$t]) -> () = pack::run::<$products, $e>;
@@ -47,7 +49,7 @@ macro_rules! storage {
                 fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $e>) -> () =
                     piece::give::<$v, $e>;
             );
-            Storage { pack, depth: <$products as vector::Vector>::DEPTH, queries, values, widen, all_finite, dots, finish, give, kernels: &$kernels }
+            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, finish, give, kernels: &$kernels }
         };
     };
 }
@@ -58,14 +60,14 @@ macro_rules! all {
     ($choose:ident, $e:ty, $t:ty, $four:ty, $eight:ty, $sixteen:ty, $portable:ident, $avx2:ident, $avx512:ident, $dots:expr) => {
         /// What `isa` does with these numbers, or plain Rust if this processor does not have it.
         pub fn $choose(isa: Isa) -> &'static Storage<$e> {
-            storage!(PORTABLE, $e, $four, $four, convert::times::<$four, $e>,
+            storage!(PORTABLE, $e, $four, $four, Stored::as_real, convert::times::<$four, $e>,
                 convert::widen::<$four, $e>, $t, $portable,);
             #[cfg(target_arch = "x86_64")]
-            storage!(AVX2, $e, $eight, $eight, convert::times::<$eight, $e>,
+            storage!(AVX2, $e, $eight, $eight, Stored::as_real, convert::times::<$eight, $e>,
                 convert::widen::<$eight, $e>, $t, $avx2,
                 #[target_feature(enable = "avx2,fma,f16c")]);
             #[cfg(target_arch = "x86_64")]
-            storage!(AVX512, $e, $sixteen, $sixteen, convert::times::<$sixteen, $e>,
+            storage!(AVX512, $e, $sixteen, $sixteen, Stored::as_real, convert::times::<$sixteen, $e>,
                 convert::widen::<$sixteen, $e>, $t, $avx512,
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]);
             match isa {
@@ -130,6 +132,6 @@ all!(
 );
 
 #[cfg(target_arch = "x86_64")]
-storage!(BF16_BY_DOTS, bf16, avx512::F32x16, avx512bf16::Pairs, avx512bf16::queries,
+storage!(BF16_BY_DOTS, bf16, avx512::F32x16, avx512bf16::Pairs, avx512bf16::in_place, avx512bf16::queries,
     avx512bf16::values, f32, AVX512_BF16,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]);
