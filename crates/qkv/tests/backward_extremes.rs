@@ -158,6 +158,37 @@ fn blocks_of_minus_infinity() {
     }
 }
 
+/// A finite bias never drops: where it is the lowest number for all keys of a row, scores are all the
+/// same, and the weights are even. (Their sum is lost in lse, which is the lowest number too.)
+#[test]
+fn rows_of_the_lowest_number_are_even() {
+    let (queries, keys) = (130, 300);
+    let q = numbers(queries * 4, usual);
+    let v = numbers(keys * 4, |n| usual(n + 9));
+    let g = numbers(queries * 4, |n| usual(n + 2));
+    let of_q = View::new(&q, &[queries, 4]).unwrap();
+    let of_v = View::new(&v, &[keys, 4]).unwrap();
+    let inputs = Inputs::new(of_q, of_v, of_v).unwrap();
+    let grad = View::new(&g, &[queries, 4]).unwrap();
+    let most = bound([queries, keys, 4, 4], 0.5);
+    for lowest in [f32::MIN, -1e30] {
+        for sinks in [None, Some(Sinks(vec![-1.0]))] {
+            let bias = numbers(queries, |i| if i % 3 == 1 { lowest } else { 0.0 });
+            let attention = Attention {
+                bias: Some(Bias(View::new(&bias, &[queries, 1]).unwrap().into())),
+                sinks,
+                ..Attention::default()
+            };
+            let (all, expected) = both(&attention, &inputs, grad);
+            for found in all {
+                assert_close(&found.v, &expected.v, most, "dv");
+                assert_close(&found.k, &expected.k, most, "dk");
+                assert_close(&found.q, &expected.q, most, "dq");
+            }
+        }
+    }
+}
+
 /// Subnormal inputs and gradients give finite gradients near the definition's.
 #[test]
 fn subnormal_numbers() {

@@ -1,10 +1,16 @@
 //! What the backward pass needs to know of each row before it begins.
 
+use super::super::ahead::Ahead;
+use super::super::block::{Head, Scratch};
 use super::super::call::{Call, neighbours};
 use super::super::real::Real;
 use super::super::simd::{RowFactors, Rows};
 use super::Saved;
 use crate::view::View;
+
+/// From this |lse| on the 53 bits of lse are too coarse for the sum in it: where a bias is so low
+/// that all scores of a row are the same, say. The row's maximum and sum are computed again then.
+const COARSE: f64 = 1_048_576.0;
 
 /// Fills in the rows of one batch entry's key and value head: all queries of its first head, then
 /// of the next.
@@ -14,6 +20,7 @@ pub(super) fn fill<T: Real>(
     grad: View<'_, T>,
     group: usize,
     rows: &mut [RowFactors<T>],
+    scratch: &mut Scratch<T>,
 ) {
     let [_, heads, queries, width] = grad.shape();
     let mut deltas = vec![0.0; queries];
@@ -29,6 +36,41 @@ pub(super) fn fill<T: Real>(
         for ((row, &lse), &delta) in rows.iter_mut().zip(lse).zip(&deltas) {
             *row = factors(call, lse, call.sink(h), delta);
         }
+        for (i, row) in rows.iter_mut().enumerate() {
+            if lse[i].is_finite() && lse[i].abs() > COARSE {
+                anew(call, [b, h, i], scratch, row);
+            }
+        }
+    }
+}
+
+/// Shift and factor of a row from its maximum and sum, as the forward pass computes them.
+fn anew<T: Real>(
+    call: &Call<'_, T>,
+    [b, h, i]: [usize; 3],
+    scratch: &mut Scratch<T>,
+    row: &mut RowFactors<T>,
+) {
+    let mut stretches = (0..call.visible.stretches()).map(|index| call.visible.stretch(index));
+    let Some(stretch) = stretches.find(|stretch| stretch.queries.contains(&i)) else {
+        return;
+    };
+    let head = Head {
+        batch: b,
+        kv_head: h / call.group,
+        stretch: &stretch,
+    };
+    scratch.take_rows(call, head, h..h + 1, i..i + 1);
+    scratch.run(call, head, None, false, &mut Ahead::nothing());
+    let mut sum = [T::ZERO];
+    (call.kernels.totals)(&scratch.total.lanes, &mut sum);
+    let (max, sum) = (scratch.total.max[0], sum[0].to_f64());
+    if sum > 0.0 {
+        let of_sink = call
+            .sink(h)
+            .map_or(0.0, |sink| (sink - max.to_f64() * call.natural).exp());
+        row.shift = max;
+        row.factor = T::from_f64(1.0 / (sum + of_sink));
     }
 }
 
@@ -67,7 +109,7 @@ fn factors<T: Real>(call: &Call<'_, T>, lse: f64, sink: Option<f64>, delta: f64)
         (T::ZERO, -lse)
     } else {
         let shift = T::from_f64(lse / call.natural);
-        // What rounding left; more than 1 only where scores themselves are that coarse.
+        // What rounding left; more than 1 only where it is made anew.
         let left = shift.to_f64() * call.natural - lse;
         (shift, left.clamp(-1.0, 1.0))
     };

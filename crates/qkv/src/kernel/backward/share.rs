@@ -75,8 +75,8 @@ pub(super) fn run<T: Real>(
         }
         return;
     }
-    let fill = |index: usize, rows: &mut [RowFactors<T>]| {
-        rows::fill(call, problem.saved, problem.grad, index, rows);
+    let fill = |index: usize, rows: &mut [RowFactors<T>], scratch: &mut Scratch<T>| {
+        rows::fill(call, problem.saved, problem.grad, index, rows, scratch);
     };
     let parts: Vec<_> = rows.chunks_mut(rows_of_group).collect();
     let threads = options.threads();
@@ -89,7 +89,7 @@ pub(super) fn run<T: Real>(
                     let Some((group, rows)) = lock(&tasks).next() else {
                         break;
                     };
-                    fill(group.index, rows);
+                    fill(group.index, rows, scratch);
                     for part in group.keys {
                         let queries = &group.queries[part.stretch];
                         let stretch = &stretches[part.stretch];
@@ -109,12 +109,14 @@ pub(super) fn run<T: Real>(
     }
     let tasks = Mutex::new(parts.into_iter().enumerate());
     share(threads.min(groups), || {
-        loop {
-            let Some((index, rows)) = lock(&tasks).next() else {
-                break;
-            };
-            fill(index, rows);
-        }
+        T::with_scratch(|scratch| {
+            loop {
+                let Some((index, rows)) = lock(&tasks).next() else {
+                    break;
+                };
+                fill(index, rows, scratch);
+            }
+        });
     });
     let mut tasks = Vec::new();
     let mut queries = Vec::new();
