@@ -56,6 +56,11 @@ def test_memory_is_given_back(rng, wrap):
 
 def test_out_by_capsule(rng):
     q = numbers(rng, 3, 4)
+    # The older protocol cannot say whether it may be written.
+    with pytest.raises(ValueError, match="read-only"):
+        qkv.attention(q, q, q, out=Older(numpy.zeros((3, 4))))
+    if numpy.lib.NumpyVersion(numpy.__version__) < "2.1.0":
+        return  # NumPy itself speaks only that
     out = Versioned(numpy.zeros((3, 4)))
     assert qkv.attention(q, q, q, out=out) is out
     assert (out.array == qkv.attention(q, q, q)).all()
@@ -63,9 +68,6 @@ def test_out_by_capsule(rng):
     fixed.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         qkv.attention(q, q, q, out=Versioned(fixed))
-    # The older protocol cannot say whether it may be written.
-    with pytest.raises(ValueError, match="read-only"):
-        qkv.attention(q, q, q, out=Older(numpy.zeros((3, 4))))
 
 
 def test_refused(rng):
