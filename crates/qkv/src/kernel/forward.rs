@@ -11,6 +11,7 @@ use super::block::{
     widened_len,
 };
 use super::call::Call;
+use super::few;
 use super::options::Options;
 use super::real::{Float, Real};
 use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, packed_len};
@@ -40,6 +41,10 @@ pub(super) fn forward<T: Float>(
 ) -> Vec<[usize; 3]> {
     let [batch, heads, queries, keys] = call.inputs.scores_shape();
     if batch * heads * queries == 0 {
+        return Vec::new();
+    }
+    if few::suits(call, &output) {
+        few::forward(call, output, lse);
         return Vec::new();
     }
     // Even asking how many threads there are starts them, so a small call does not ask.

@@ -36,6 +36,7 @@ mod block;
 mod bound;
 mod call;
 mod exponentials;
+mod few;
 mod finish;
 mod forward;
 mod merge;

@@ -1,6 +1,6 @@
 //! Rows of a part of a call.
 
-use super::support::{Array, Call, Gap, Layout, Random, times};
+use super::support::{Array, Call, Gap, LAYOUTS, Layout, Random, times};
 use super::{Pair, draw};
 use qkv::{Attention, Causal, Inputs, Options, View, forward_with};
 
@@ -203,5 +203,38 @@ fn b097_a_row_alone_and_in_batches() {
             super::same_bits(row, &found.output.data()[..row.len()]),
             "{batch}"
         );
+    }
+}
+
+/// Calls small enough for a path of their own, against one large enough for the stages.
+#[test]
+fn a_small_call_equals_the_same_in_a_large_one() {
+    let mut random = Random::new(23);
+    for _ in 0..times(12) {
+        let (h, group) = (1 + random.below(2), 1 + random.below(2));
+        let (l_q, l_k) = (1 + random.below(4), 1 + random.below(16));
+        let (d_k, d_v) = (1 + random.below(9), 1 + random.below(20));
+        // One entry has up to 512 products, and all together have more.
+        let batch = 600;
+        let mut array = |shape| {
+            Array::new(shape, Layout::Plain, |_| match random.below(300) {
+                0 => f64::NEG_INFINITY,
+                1 => f64::NAN,
+                2 => 0.0,
+                _ => random.normal(),
+            })
+        };
+        let q = array([batch, h * group, l_q, d_k]);
+        let (k, v) = (array([batch, h, l_k, d_k]), array([batch, h, l_k, d_v]));
+        let whole = Call::plain(q, k, v);
+        for b in [1, 599] {
+            Pair {
+                part: only_batch(&whole, b),
+                layouts: [random.pick(&LAYOUTS); 3],
+                first: [b, 0, 0],
+                whole: whole.clone(),
+            }
+            .check();
+        }
     }
 }

@@ -13,6 +13,7 @@
 //! | `dots` | scores of very few queries, summed in another order |
 //! | `gradient`, `across`, `products` | the stages of the backward pass besides |
 //! | `piece` | arrays cut into parts for threads; where sums go |
+//! | `few` | all stages of a small call at once |
 //! | `rows` | strided rows, aligned memory |
 //! | `pages` | memory on large pages |
 //! | `logarithm` | natural logarithms |
@@ -32,6 +33,7 @@ mod avx512bf16;
 mod bend;
 mod convert;
 mod dots;
+mod few;
 mod gradient;
 mod limit;
 mod logarithm;
@@ -52,6 +54,7 @@ mod vector;
 pub use across::Across;
 pub use bend::{Arithmetic, Bend};
 pub use dots::Dots;
+pub use few::Few;
 pub use gradient::{RowFactors, ScoreGradient};
 pub use pack::{TILE, packed_len};
 pub use pages::Pages;

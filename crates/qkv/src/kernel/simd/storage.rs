@@ -5,6 +5,8 @@ use super::super::real::Stored;
 use super::*;
 use half::{bf16, f16};
 
+type SmallCall<T> = fn(&Few<'_, T>, RowsMut<'_, T>, &mut [[<T as Stored>::Real; 2]]);
+
 type Finish<T> = fn(&[<T as Stored>::Real], &[<T as Stored>::Real], RowsMut<'_, T>);
 
 /// The way from the numbers of the caller to those of the kernels, and back.
@@ -26,6 +28,8 @@ pub struct Storage<T: Stored> {
     pub all_finite: fn(Rows<'_, T>) -> bool,
     /// Scores of very few queries in another order; see `dots`.
     pub dots: fn(&Dots<'_, T>, &mut [T::Real]),
+    /// All of a small call; see `few`.
+    pub few: SmallCall<T>,
     /// Rows of the output = factors·sums; see `values`.
     pub finish: Finish<T>,
     /// Sums to where they belong; see `piece`.
@@ -44,12 +48,14 @@ macro_rules! storage {
                 fn widen(rows: Rows<'_, $e>, out: &mut [$t]) -> () = convert::widen::<$v, $e>;
                 fn all_finite(rows: Rows<'_, $e>) -> bool = pack::all_finite::<$v, $e>;
                 fn dots(args: &Dots<'_, $e>, out: &mut [$t]) -> () = dots::run::<$v, $e>;
+                fn few(args: &Few<'_, $e>, out: RowsMut<'_, $e>, found: &mut [[$t; 2]]) -> () =
+                    few::run::<$v, $e>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $e>) -> () =
                     values::finish::<$v, $e>;
                 fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $e>) -> () =
                     piece::give::<$v, $e>;
             );
-            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, finish, give, kernels: &$kernels }
+            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, few, finish, give, kernels: &$kernels }
         };
     };
 }
