@@ -1,7 +1,7 @@
 """Attention by somebody else, timed on request. `qkv bench` starts this, once for each library and
 number of threads, and talks to it in lines of JSON.
 
-    {"do": "load", "folder": …, "arrays": ["q", "k", "v"], "causal": …, "back": …}
+    {"do": "load", "folder": …, "arrays": ["q", "k", "v"], "bf16": …, "causal": …, "back": …}
         reads the arrays, builds each operator of the library that may compute this, and saves what
         it gives; with an array "grad", the gradients of q, k and v, one after the other:
         {"operators": [{"name", "file"} or {"name", "error"}]}
@@ -29,6 +29,7 @@ class Case:
         self.q, self.k, self.v = (self.arrays[name] for name in "qkv")
         self.grad = self.arrays.get("grad")
         self.causal, self.back = ask["causal"], ask["back"]
+        self.bf16 = ask["bf16"]  # its numbers are in arrays of float32
         self.batch, self.heads, self.queries, self.d_k = self.q.shape
         _, self.kv_heads, self.keys, self.d_v = self.v.shape
         self.mask = self.whole_mask()
@@ -68,22 +69,30 @@ def torch_operators(case):
     from torch.nn.functional import scaled_dot_product_attention
 
     torch.set_num_threads(THREADS)
-    q, k, v = (torch.from_numpy(x) for x in (case.q, case.k, case.v))
+
+    def tensor(array):
+        given = torch.from_numpy(array)
+        return given.bfloat16() if case.bf16 and array.dtype != bool else given
+
+    def array(tensor):
+        return (tensor.float() if case.bf16 else tensor).numpy()
+
+    q, k, v = (tensor(x) for x in (case.q, case.k, case.v))
     options = {"enable_gqa": case.heads != case.kv_heads}
     if case.mask is not None:
-        options["attn_mask"] = torch.from_numpy(case.mask)
+        options["attn_mask"] = tensor(case.mask)
     elif case.causal:
         options["is_causal"] = True
 
     if case.grad is not None:
         inputs = [x.requires_grad_() for x in (q, k, v)]
-        grad = torch.from_numpy(case.grad)
+        grad = tensor(case.grad)
 
         def backward():
             output = scaled_dot_product_attention(*inputs, **options)
             # Kept for the next call, so that the forward pass is outside the clock.
             run = lambda: torch.autograd.grad(output, inputs, grad, retain_graph=True)
-            return run, lambda grads: np.concatenate([x.numpy().ravel() for x in grads])
+            return run, lambda grads: np.concatenate([array(x).ravel() for x in grads])
 
         yield "scaled_dot_product_attention", backward
         return
@@ -92,14 +101,16 @@ def torch_operators(case):
         with torch.inference_mode():
             return scaled_dot_product_attention(q, k, v, **options)
 
-    yield "scaled_dot_product_attention", lambda: (run, lambda result: result.numpy())
+    yield "scaled_dot_product_attention", lambda: (run, array)
 
 
 def onnxruntime_operators(case):
     import onnxruntime
     from onnx import TensorProto, helper
 
-    number = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}[case.q.dtype.name]
+    numbers = {"float16": TensorProto.FLOAT16, "float32": TensorProto.FLOAT,
+               "float64": TensorProto.DOUBLE}
+    number = numbers[case.q.dtype.name]
     kinds = {"bool": TensorProto.BOOL, "int32": TensorProto.INT32}
     contrib = "com.microsoft"
 
@@ -122,6 +133,8 @@ def onnxruntime_operators(case):
 
     def bound(node, inputs, opset, outputs, shared=()):
         """A call whose arrays stay where they are; `shared` outputs are written over inputs."""
+        if case.bf16:
+            raise TypeError("no bf16 through numpy")
         ready = session(node, inputs, opset)
         binding = ready.io_binding()
         value = onnxruntime.OrtValue.ortvalue_from_numpy
@@ -223,7 +236,8 @@ def openvino_operators(case):
             q, for_each_query_head(k, case.d_k), for_each_query_head(v, case.d_v), *mask,
             causal=case.causal and case.mask is None)
         settings = {"INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": 1,
-                    "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+                    "INFERENCE_PRECISION_HINT": "bf16" if case.bf16 else "f32",
+                    "PERFORMANCE_HINT": "LATENCY"}
         model = openvino.Model([result], inputs, "attention")
         request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
         for at, array in enumerate(arrays):

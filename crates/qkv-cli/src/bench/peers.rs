@@ -6,7 +6,7 @@ use super::data::Data;
 use crate::args::{Mode, Peer};
 use crate::error::{Error, Result};
 use crate::interrupt;
-use qkv::Float;
+use qkv::{DType, Float};
 use qkv_io::{Chunk, Encoded, Encoding, encode, shown, shown_within};
 use serde_json::{Value, json};
 use std::env;
@@ -139,6 +139,7 @@ impl Process {
             "do": "load",
             "folder": folder.to_string_lossy(),
             "arrays": arrays,
+            "bf16": T::DTYPE == DType::Bf16,
             "causal": case.causal,
             "back": case.back,
         }))?;
@@ -216,17 +217,25 @@ where
         })
         .map_err(Error::io("--against"))
     };
-    save("q", &case.q(), data.q[..].into())?;
-    save("k", &case.k(), data.k[..].into())?;
-    save("v", &case.v(), data.v[..].into())?;
+    let save_numbers = |name: &str, shape: &[usize], values: &[T]| {
+        if T::DTYPE == DType::Bf16 {
+            // npy has no bf16, and f32 has all its numbers.
+            let wide: Vec<f32> = values.iter().map(|x| x.to_f64() as f32).collect();
+            return save(name, shape, wide[..].into());
+        }
+        save(name, shape, values.into())
+    };
+    save_numbers("q", &case.q(), &data.q)?;
+    save_numbers("k", &case.k(), &data.k)?;
+    save_numbers("v", &case.v(), &data.v)?;
     if mode == Mode::Backward {
-        save("grad", &case.output(), data.grad[..].into())?;
+        save_numbers("grad", &case.output(), &data.grad)?;
     }
     if let Some(keep) = &data.keep {
         save("keep", &case.mask(), keep[..].into())?;
     }
     if let Some(bias) = &data.bias {
-        save("bias", &case.mask(), bias[..].into())?;
+        save_numbers("bias", &case.mask(), bias)?;
     }
     Ok(())
 }
