@@ -4,8 +4,9 @@
 //! inputs.
 #![allow(unsafe_code, clippy::unwrap_used)] // an allocator that counts
 
+use half::{bf16, f16};
 use qkv::{
-    Attention, Cache, Causal, GradientsMut, Inputs, Mask, Options, Part, Saved, Store, View,
+    Attention, Cache, Causal, Float, GradientsMut, Inputs, Mask, Options, Part, Saved, Store, View,
     Window, backward, backward_into, forward_with, weights,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -65,20 +66,21 @@ fn options(threads: usize) -> Options {
 }
 
 /// Some numbers: no value is measured here.
-fn numbers(count: usize) -> Vec<f32> {
-    (0..count).map(|n| (n % 17) as f32 * 0.1 - 0.8).collect()
+fn numbers<T: Float>(count: usize) -> Vec<T> {
+    let number = |n: usize| T::from_f64((n % 17) as f64 * 0.1 - 0.8);
+    (0..count).map(number).collect()
 }
 
 /// Bytes beyond output and lse of self-attention over `[1, heads, length, width]`.
-fn extra(attention: &Attention<'_>, threads: usize, shape: [usize; 4]) -> usize {
-    let data = numbers(shape.iter().product());
+fn extra<T: Float>(attention: &Attention<'_>, threads: usize, shape: [usize; 4]) -> usize {
+    let data = numbers::<T>(shape.iter().product());
     let view = View::new(&data, &shape).unwrap();
     let inputs = Inputs::new(view, view, view).unwrap();
     let peak = measure(threads, || {
         forward_with(attention, &inputs, &options(threads)).unwrap()
     });
     let [batch, heads, length, width] = shape;
-    peak - batch * heads * length * (width * size_of::<f32>() + size_of::<f64>())
+    peak - batch * heads * length * (width * size_of::<T>() + size_of::<f64>())
 }
 
 fn causal() -> Attention<'static> {
@@ -99,7 +101,7 @@ fn memory_is_linear_in_the_length() {
     for threads in [1, 2] {
         for heads in [1, 3] {
             for length in [1024, 2048, 4096] {
-                let found = extra(&causal(), threads, [1, heads, length, 64]);
+                let found = extra::<f32>(&causal(), threads, [1, heads, length, 64]);
                 // Packed keys of one head a thread, or of the heads of a wave.
                 let packed = threads.min(heads) * length * 64 * size_of::<f32>();
                 assert!(
@@ -109,6 +111,28 @@ fn memory_is_linear_in_the_length() {
             }
         }
     }
+}
+
+/// Half precision keeps converted keys and values, of 4 bytes each, or of 2 in pairs.
+fn half_is_linear<T: Float>() {
+    for threads in [1, 2] {
+        for length in [1024, 2048, 4096] {
+            let found = extra::<T>(&causal(), threads, [1, 3, length, 64]);
+            let packed = threads * length * 2 * 64 * size_of::<f32>();
+            assert!(
+                found <= packed + threads * FIXED,
+                "{:?}, {threads} threads, {length}: {found} bytes",
+                T::DTYPE
+            );
+        }
+    }
+}
+
+#[test]
+fn memory_of_half_precision_is_linear_in_the_length() {
+    let _turn = turn();
+    half_is_linear::<f16>();
+    half_is_linear::<bf16>();
 }
 
 /// B084: a small window takes no more than that, and no mask of all pairs (64 Mi entries).
@@ -123,7 +147,7 @@ fn b084_a_window_builds_no_mask() {
         ..causal()
     };
     let length = 8192;
-    let found = extra(&attention, 1, [1, 1, length, 64]);
+    let found = extra::<f32>(&attention, 1, [1, 1, length, 64]);
     assert!(found <= length * 64 * size_of::<f32>() + FIXED, "{found}");
 }
 
@@ -132,11 +156,11 @@ fn b084_a_window_builds_no_mask() {
 fn b034_no_weights_unless_asked_for() {
     let _turn = turn();
     let (heads, length, width) = (8, 300, 32);
-    let found = extra(&Attention::default(), 1, [1, heads, length, width]);
+    let found = extra::<f32>(&Attention::default(), 1, [1, heads, length, width]);
     assert!(found < FIXED && FIXED < heads * length * length * size_of::<f32>());
 
     // With them the result is the same.
-    let data = numbers(heads * length * width);
+    let data = numbers::<f32>(heads * length * width);
     let view = View::new(&data, &[1, heads, length, width]).unwrap();
     let inputs = Inputs::new(view, view, view).unwrap();
     let (attention, options) = (Attention::default(), options(1));
@@ -162,7 +186,7 @@ fn b086_memory_follows_the_tokens() {
     let _turn = turn();
     let mut cache = Cache::<f32>::new(1, 1, 64, 64);
     cache.reserve(32768);
-    let data = numbers(10 * 64);
+    let data = numbers::<f32>(10 * 64);
     let tokens = View::new(&data, &[10, 64]).unwrap();
     cache.append(tokens, tokens).unwrap();
     let inputs = cache.inputs(tokens).unwrap();
@@ -200,7 +224,7 @@ fn a_cache_grows_and_keeps_what_it_holds() {
     assert!(cache.capacity() >= tokens && cache.capacity() * heads * width * 4 > 8 << 20);
     let mut copy = cache.clone();
     copy.truncate(1);
-    let other = numbers(heads * width);
+    let other = numbers::<f32>(heads * width);
     let other = View::new(&other, &[1, heads, 1, width]).unwrap();
     copy.append(other, View::new(&[7.0, 8.0], &[1, heads, 1, 1]).unwrap())
         .unwrap();
@@ -231,7 +255,7 @@ fn a_cache_grows_and_keeps_what_it_holds() {
 fn weights_of_a_few_rows_take_these_rows() {
     let _turn = turn();
     let length = 131_072;
-    let data = numbers(length * 8);
+    let data = numbers::<f32>(length * 8);
     let view = View::new(&data, &[length, 8]).unwrap();
     let inputs = Inputs::new(view, view, view).unwrap();
     let part = Part {
@@ -255,8 +279,8 @@ fn broadcast_masks_stay_as_they_are() {
         masks: vec![Mask::keep(View::new(&keep, &[1, length]).unwrap())],
         ..Attention::default()
     };
-    let with = extra(&attention, 1, [1, heads, length, 64]);
-    let without = extra(&Attention::default(), 1, [1, heads, length, 64]);
+    let with = extra::<f32>(&attention, 1, [1, heads, length, 64]);
+    let without = extra::<f32>(&Attention::default(), 1, [1, heads, length, 64]);
     assert!(with <= without + 64 * length, "{with} {without}");
 }
 
@@ -265,7 +289,7 @@ fn broadcast_masks_stay_as_they_are() {
 fn decoding_takes_the_sums_of_chunks() {
     let _turn = turn();
     let keys = 16384;
-    let data = numbers(keys * 64);
+    let data = numbers::<f32>(keys * 64);
     let long = View::new(&data, &[keys, 64]).unwrap();
     let one = View::new(&data[..64], &[1, 64]).unwrap();
     let inputs = Inputs::new(one, long, long).unwrap();
@@ -282,7 +306,7 @@ fn decoding_takes_the_sums_of_chunks() {
 #[test]
 fn a_small_call_allocates_its_result_only() {
     let _turn = turn();
-    let data = numbers(4 * 16 * 32);
+    let data = numbers::<f32>(4 * 16 * 32);
     let view = View::new(&data, &[1, 4, 16, 32]).unwrap();
     let inputs = Inputs::new(view, view, view).unwrap();
     let attention = Attention::default();
@@ -299,7 +323,7 @@ fn a_small_call_allocates_its_result_only() {
 
 /// Bytes beyond the gradients that the backward pass takes for self-attention of one head a group.
 fn extra_backward(attention: &Attention<'_>, threads: usize, shape: [usize; 4]) -> usize {
-    let data = numbers(shape.iter().product());
+    let data = numbers::<f32>(shape.iter().product());
     let view = View::new(&data, &shape).unwrap();
     let inputs = Inputs::new(view, view, view).unwrap();
     let options = options(threads);
@@ -361,7 +385,7 @@ fn figures_of_long_inputs() {
                      gradients, {:.1} a key",
                     backward as f64 / length as f64
                 );
-                let found = extra(&attention, threads, [1, 1, length, 64]);
+                let found = extra::<f32>(&attention, threads, [1, 1, length, 64]);
                 let high_water = high_water();
                 println!(
                     "{name} L {length}, {threads} threads: {found} bytes beyond the result, \

@@ -207,6 +207,14 @@ impl<'a, T: Float> Call<'a, T> {
             {
                 return row;
             }
+            if let Some(view) = T::same(&bias)
+                && let Some(row) = piece(&view, [b, h, i], keys.clone())
+            {
+                buffer.resize(row.len(), T::Real::ZERO);
+                let row = Rows::new(row, 0, 0, 1, row.len());
+                (self.storage.widen)(row, buffer);
+                return &buffer[..];
+            }
             buffer.clear();
             buffer.extend(
                 keys.clone()
@@ -235,6 +243,9 @@ impl<'a, T: Float> Call<'a, T> {
             prefetch(piece(mask, row, keys.clone()).unwrap_or_default());
         }
         if let Some(view) = self.bias().and_then(|bias| T::Real::same(&bias)) {
+            prefetch(piece(&view, row, keys.clone()).unwrap_or_default());
+        }
+        if let Some(view) = self.bias().and_then(|bias| T::same(&bias)) {
             prefetch(piece(&view, row, keys).unwrap_or_default());
         }
     }

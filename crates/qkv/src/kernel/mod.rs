@@ -171,7 +171,8 @@ pub fn forward_into<T: Float>(
 
 /// Runs nothing but fused multiply-adds of an instruction set, `rounds` in each of a dozen
 /// registers, and returns the number of floating-point operations: the limit to hold a speed
-/// against.
+/// against. Of `bf16` with [`Isa::Avx512Bf16`] they are dot products of pairs, of twice as many
+/// operations.
 ///
 /// # Errors
 /// Those of [`Options::isa`].
