@@ -29,8 +29,6 @@ pub(crate) enum Work {
     Stored,
     /// Every intermediate is stored in it.
     Kept,
-    /// Every sum is worked out in it, with all roundings at their worst.
-    Summed,
 }
 
 /// From fine to coarse.
@@ -49,8 +47,9 @@ pub(crate) fn roundoff(dtype: DType) -> f64 {
 /// Half the distance between the smallest numbers of a format.
 fn smallest(dtype: DType) -> f64 {
     match dtype {
-        DType::F64 => 0.0,
-        DType::F32 => 2f64.powi(-126), // what is below is often taken as 0
+        // What is below is often taken as 0.
+        DType::F64 => f64::MIN_POSITIVE,
+        DType::F32 => 2f64.powi(-126),
         DType::F16 => 2f64.powi(-24),
         DType::Bf16 => 2f64.powi(-126),
     }
@@ -82,7 +81,6 @@ impl Level {
         match self.work {
             Work::Stored => stored,
             Work::Kept => stored + u * (row.usual[c] + value),
-            Work::Summed => stored + u * (row.worst[c] + row.usual[c] + value),
         }
     }
 }

@@ -36,6 +36,7 @@ mod recompute;
 pub mod report;
 mod search;
 mod shape;
+mod watch;
 
 pub use claim::Claim;
 pub use conventions::Convention;
@@ -44,4 +45,5 @@ pub use next_token::{NextToken, next_token};
 pub use problem::Problem;
 pub use recompute::{Recomputed, contrast, recompute};
 pub use report::{Cause, Report, Verdict};
-pub use search::{Error, check};
+pub use search::{Error, check, check_with};
+pub use watch::Watch;

@@ -12,8 +12,8 @@ pub enum Verdict {
     Rounding,
     /// Neither.
     Different,
-    /// Beyond the usual rounding of any format, within the worst case of one; or there is no number
-    /// to compare with.
+    /// There is no number to compare with; or scores are so large, or roundings so coarse, that the
+    /// bound allows nearly anything.
     Undecided,
 }
 

@@ -2,15 +2,17 @@
 
 mod candidates;
 mod compare;
+mod dropout;
 mod fit;
 
-use crate::bound::{Level, Work, stored_in};
+use crate::bound::{Level, roundoff, stored_in};
 use crate::claim::Claim;
 use crate::model::Shared;
 use crate::problem::{Base, Problem};
 use crate::recipe::Recipe;
 use crate::report::{Cause, FirstDifference, Lint, Parameters, Places, Report, Verdict};
 use crate::shape::{Reading, is_score};
+use crate::watch::Watch;
 use compare::{Compared, compare};
 use qkv::StepName;
 use std::fmt;
@@ -72,6 +74,7 @@ pub(crate) struct Case<'a> {
     pub levels: Vec<Vec<Level>>,
     /// How many of them an explanation may fit at: those of the format that the numbers are in.
     pub allowed: usize,
+    pub watch: &'a Watch,
 }
 
 impl Case<'_> {
@@ -104,6 +107,14 @@ impl Case<'_> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check(problem: &Problem<'_>, claims: &[Claim]) -> Result<Report, Error> {
+    check_with(problem, claims, &Watch::default())
+}
+
+/// As [`check`], while another thread may look how far it is.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_with(problem: &Problem<'_>, claims: &[Claim], watch: &Watch) -> Result<Report, Error> {
     let base = Base::new(*problem)?;
     let right = Recipe::new(&base);
     if claims.is_empty() {
@@ -118,6 +129,7 @@ pub fn check(problem: &Problem<'_>, claims: &[Claim]) -> Result<Report, Error> {
         claims,
         levels,
         allowed,
+        watch,
     };
     let repeated = repeats(&case);
     let fits: Vec<bool> = claims
@@ -157,6 +169,10 @@ pub fn check(problem: &Problem<'_>, claims: &[Claim]) -> Result<Report, Error> {
         if compared.is_none() {
             return Err(shape_error(&case, &fits));
         }
+        if let Some(cause) = dropout::seen_in_weights(&case).filter(|_| finest.is_none()) {
+            report.verdict = Verdict::Different;
+            report.causes = vec![cause];
+        }
         return Ok(report);
     }
     report.verdict = Verdict::Different;
@@ -183,18 +199,24 @@ fn allowed_levels(claim: &Claim) -> usize {
 fn describe(case: &Case<'_>, compared: &Compared, report: &mut Report) {
     report.max_abs_error = compared.max_abs_error;
     report.bound = compared.largest_allowed;
-    let level = compared
-        .level
-        .map(|at| case.levels[0][at.min(case.levels[0].len() - 1)]);
-    let own = case.claims.iter().map(|claim| claim.dtype);
-    report.verdict = match level {
-        Some(level) if own.clone().any(|dtype| dtype == level.dtype) => Verdict::Equal,
-        Some(level) => {
-            report.rounding = Some(level.dtype);
-            Verdict::Rounding
+    let level = |claim: usize| Some(case.levels[claim][compared.levels[claim]?]);
+    let levels: Option<Vec<Level>> = (0..case.claims.len()).map(level).collect();
+    let coarser = |levels: &[Level]| {
+        let pairs = levels.iter().zip(case.claims);
+        let coarser = pairs.filter(|(level, claim)| level.dtype != claim.dtype);
+        let dtypes = coarser.map(|(level, _)| level.dtype);
+        dtypes.max_by(|a, b| roundoff(*a).total_cmp(&roundoff(*b)))
+    };
+    report.verdict = match levels {
+        None if compared.of > 0 => Verdict::Different,
+        Some(levels) if !compared.nothing_to_compare && !is_vacuous(case, compared) => {
+            report.rounding = coarser(&levels);
+            match report.rounding {
+                None => Verdict::Equal,
+                Some(_) => Verdict::Rounding,
+            }
         }
-        None if compared.nothing_to_compare || compared.within_worst => Verdict::Undecided,
-        None => Verdict::Different,
+        _ => Verdict::Undecided,
     };
     if compared.right_is_nan {
         report.lint.push(Lint {
@@ -224,6 +246,21 @@ fn describe(case: &Case<'_>, compared: &Compared, report: &mut Report) {
     }
 }
 
+/// Whether the numbers fit only since scores are so large, or roundings so coarse, that nearly
+/// anything does: a difference of a tenth of the largest value is no agreement.
+fn is_vacuous(case: &Case<'_>, compared: &Compared) -> bool {
+    const MUCH: f64 = 0.1;
+    let judged = |claim: &Claim| claim.step == StepName::Output && claim.half_unit == 0.0;
+    let values = case.shared.get(&case.base, case.right.projection);
+    let largest = values.map_or(0.0, |values| {
+        let numbers = values.rows[2].data().iter().filter(|x| x.is_finite());
+        numbers.fold(0.0_f64, |most, x| most.max(x.abs()))
+    });
+    case.claims.iter().all(judged)
+        && compared.max_abs_error.is_finite()
+        && compared.max_abs_error > MUCH * largest
+}
+
 /// Two runs of the same that differ by more than rounding.
 fn repeats(case: &Case<'_>) -> Option<Cause> {
     for (at, a) in case.claims.iter().enumerate() {
@@ -231,11 +268,7 @@ fn repeats(case: &Case<'_>) -> Option<Cause> {
             if a.step != b.step || a.values.data().len() != b.values.data().len() {
                 continue;
             }
-            let level = Level {
-                dtype: a.dtype,
-                work: Work::Kept,
-            };
-            let u = crate::bound::roundoff(level.dtype) * 64.0;
+            let u = roundoff(a.dtype) * 64.0;
             let largest = a.values.data().iter().fold(0.0_f64, |m, x| m.max(x.abs()));
             let pairs = a.values.data().iter().zip(b.values.data());
             let apart = pairs

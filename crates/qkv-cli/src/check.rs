@@ -1,6 +1,7 @@
 //! `qkv check`: whether somebody else's numbers are right, and if not, why.
 
 mod claims;
+mod waiting;
 
 use crate::args::{CheckArgs, OutputArgs};
 use crate::arrays::{Axes, Reader};

@@ -99,9 +99,9 @@ pub(super) static TABLE: &[Convention] = &[
         "Dropped keys get {fill} instead of −∞, and keep weight.",
         "被屏蔽的键得到的是{fill}而不是−∞，仍然占有权重。",
         |base, _| {
+            // Those that people write; others are found as numbers.
             let fills = [
-                -1e-12, -1e-9, -1e-6, -1.0, -2.0, -5.0, -10.0, -20.0, -50.0, -100.0, -1e3, -1e4,
-                -65504.0, -1e9,
+                -1e-12, -1e-9, -1e-6, -10.0, -100.0, -1e3, -1e4, -65504.0, -1e9,
             ];
             let mut variants = Vec::new();
             for fill in fills {
@@ -134,16 +134,6 @@ pub(super) static TABLE: &[Convention] = &[
         parameters: |_, _, fill| Parameters::from([("fill", Value::Number(fill))]),
     }),
     Convention::new(
-        "mask-fill-overflow",
-        "Two masks hold the least finite number, and their sum overflows to −∞: rows turn to NaN.",
-        "两个掩码都用最小有限数，相加溢出为−∞：整行变成NaN。",
-        |base, _| {
-            let overflow = Variant::new(|recipe| recipe.dropped = DroppedRule::Overflow);
-            let empty = Variant::new(|recipe| recipe.empty = EmptyRule::Nan);
-            if_masked(base, [overflow, empty])
-        },
-    ),
-    Convention::new(
         "empty-row",
         "A row that keeps no key gives {gives} instead of zeros.",
         "没有任何键可看的行给出的是{gives}，而不是0。",
@@ -160,6 +150,19 @@ pub(super) static TABLE: &[Convention] = &[
         },
     )
     .presets(&["jax", "keras", "mlx", "hf-eager", "torch-mha"]),
+    Convention::new(
+        "mask-fill-overflow",
+        "Two masks hold the least finite number, and their sum overflows to −∞: rows turn to NaN.",
+        "两个掩码都用最小有限数，相加溢出为−∞：整行变成NaN。",
+        |base, _| {
+            let overflow = Variant::new(|recipe| recipe.dropped = DroppedRule::Overflow);
+            let empty = Variant::new(|recipe| recipe.empty = EmptyRule::Nan);
+            match several_masks(base) {
+                true => vec![overflow, empty],
+                false => Vec::new(),
+            }
+        },
+    ),
 ];
 
 fn if_masked(base: &Base<'_>, variants: impl IntoIterator<Item = Variant>) -> Vec<Variant> {
@@ -167,6 +170,19 @@ fn if_masked(base: &Base<'_>, variants: impl IntoIterator<Item = Variant>) -> Ve
         true => variants.into_iter().collect(),
         false => Vec::new(),
     }
+}
+
+/// Whether there is more than one mask to add up.
+fn several_masks(base: &Base<'_>) -> bool {
+    let attention = base.problem.attention();
+    let others = [
+        attention.causal.is_some(),
+        attention.window.is_some(),
+        attention.lengths.is_some(),
+        attention.documents.is_some(),
+        attention.bias.is_some(),
+    ];
+    base.masks.len() + others.into_iter().filter(|other| *other).count() > 1
 }
 
 fn has_lengths(base: &Base<'_>) -> bool {

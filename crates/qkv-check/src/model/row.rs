@@ -104,7 +104,7 @@ impl Model<'_> {
         let q = self.query(at);
         let keys = self.head(Kind::K, b, h);
         let count = self.sizes.keys;
-        let drops = self.seen.drops(at);
+        let mut drops = self.seen.drops(at);
         let zeros_from = match recipe.padding {
             Padding::Zeros => self.seen.length(b),
             _ => count,
@@ -146,10 +146,19 @@ impl Model<'_> {
                 .collect(),
             (Some(cap), _) => scaled.iter().map(|s| cap * (s / cap).tanh()).collect(),
         };
-        let biased: Vec<f64> = match before {
+        let mut biased: Vec<f64> = match before {
             true => capped.clone(),
             false => capped.iter().zip(&added).map(|(s, a)| s + a).collect(),
         };
+        // A bias of −∞ is a mask; where masks are done otherwise, it is done so too.
+        let mut added = added;
+        if recipe.dropped != DroppedRule::Left {
+            for j in 0..count {
+                if added[j] == f64::NEG_INFINITY {
+                    (added[j], biased[j], drops[j]) = (0.0, capped[j], drops[j].max(1));
+                }
+            }
+        }
         if self.with_bounds {
             for (size, added) in size.iter_mut().zip(&added) {
                 if added.is_finite() {
@@ -248,7 +257,10 @@ impl Model<'_> {
                     logits.kept = vec![true; count];
                     logits.logits = match recipe.empty {
                         EmptyRule::Uniform => vec![0.0; count],
-                        _ => logits.biased.clone(),
+                        // A bias of −∞ is a mask too.
+                        _ => (logits.biased.iter().zip(&logits.capped))
+                            .map(|(b, c)| if *b == f64::NEG_INFINITY { *c } else { *b })
+                            .collect(),
                     };
                 }
             }

@@ -33,6 +33,28 @@ struct Survivor {
     level: usize,
 }
 
+/// What an explanation has to do better than the right answer.
+struct Bar {
+    /// The level at which the right answer fits.
+    finest: usize,
+    /// Its noise.
+    noise: f64,
+}
+
+impl Bar {
+    /// An explanation has to fit at a finer level. Where the right answer fits too, if every
+    /// intermediate is stored in the very format, rounding alone could do it: then only a simple
+    /// explanation without unknowns counts, which leaves much less noise in many numbers.
+    fn is_cleared(&self, hypothesis: &Hypothesis, compared: &Compared, level: usize) -> bool {
+        const MANY: usize = 24;
+        const LESS: f64 = 4.0;
+        let same_format = level / 2 == self.finest / 2;
+        let simple = hypothesis.ids.len() == 1 && hypothesis.fitted == 0;
+        let telling = simple && compared.of >= MANY && LESS * compared.noise < self.noise;
+        level < self.finest && (!same_format || telling)
+    }
+}
+
 /// A change of the table, with its place in it.
 struct Change {
     rank: usize,
@@ -46,6 +68,10 @@ pub(super) type Probes = Vec<(usize, usize)>;
 /// Explanations that fit at a finer level than `finest`, at which the right answer itself fits.
 pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -> Found {
     let probes = probes(case, right);
+    let bar = Bar {
+        finest,
+        noise: right.map_or(f64::INFINITY, |right| right.noise),
+    };
     let changes: Vec<Change> = table()
         .enumerate()
         .flat_map(|(rank, convention)| {
@@ -58,15 +84,15 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         })
         .collect();
     let singles: Vec<Hypothesis> = changes.iter().map(|change| single(case, change)).collect();
-    let mut survivors = confirm(case, singles, &probes, finest);
+    let mut survivors = confirm(case, singles, &probes, &bar);
     if survivors.is_empty() && case.has_scores() {
-        survivors = confirm(case, shifted(case), &probes, finest);
+        survivors = confirm(case, shifted(case), &probes, &bar);
     }
     if survivors.is_empty() {
-        survivors = confirm(case, fit::singles(case, &probes), &probes, finest);
+        survivors = confirm(case, fit::singles(case, &probes), &probes, &bar);
     }
     if survivors.is_empty() {
-        survivors = confirm(case, pairs(case, &changes), &probes, finest);
+        survivors = confirm(case, pairs(case, &changes), &probes, &bar);
     }
     if survivors.is_empty() {
         let likely: Vec<(usize, &'static str, &Parameters, Recipe)> = changes
@@ -79,10 +105,10 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
                 (change.rank, id, parameters, recipe)
             })
             .collect();
-        survivors = confirm(case, fit::pairs(case, &likely, &probes), &probes, finest);
+        survivors = confirm(case, fit::pairs(case, &likely, &probes), &probes, &bar);
     }
     if survivors.is_empty() && !case.has_scores() {
-        survivors = confirm(case, shifted(case), &probes, finest);
+        survivors = confirm(case, shifted(case), &probes, &bar);
     }
     report(case, survivors)
 }
@@ -196,11 +222,16 @@ fn confirm(
     case: &Case<'_>,
     hypotheses: Vec<Hypothesis>,
     probes: &Probes,
-    finest: usize,
+    bar: &Bar,
 ) -> Vec<Survivor> {
+    case.watch.more(hypotheses.len());
     let likely: Vec<Hypothesis> = hypotheses
         .into_par_iter()
-        .filter(|hypothesis| passes(case, &hypothesis.recipe, probes))
+        .filter(|hypothesis| {
+            let passes = passes(case, &hypothesis.recipe, probes);
+            case.watch.tried();
+            passes
+        })
         .collect();
     let mut survivors: Vec<Survivor> = Vec::new();
     for hypothesis in likely {
@@ -210,7 +241,7 @@ fn confirm(
         let Some(level) = compared.level.filter(|level| *level < case.allowed) else {
             continue;
         };
-        if level < finest {
+        if bar.is_cleared(&hypothesis, &compared, level) {
             survivors.push(Survivor {
                 hypothesis,
                 compared,

@@ -1,7 +1,7 @@
 //! Claims beside what a recipe gives.
 
 use super::Case;
-use crate::bound::{Level, Work, roundoff};
+use crate::bound::{Level, roundoff};
 use crate::model::{Model, RowOut};
 use crate::recipe::Recipe;
 use crate::shape::{Reading, is_score};
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) struct Compared {
     /// The finest level at which all numbers fit.
     pub level: Option<usize>,
-    /// Whether they fit if every rounding is at its worst.
-    pub within_worst: bool,
+    /// The same for each claim.
+    pub levels: Vec<Option<usize>>,
     pub max_abs_error: f64,
     /// Mean square of difference ÷ allowed at the finest level.
     pub noise: f64,
@@ -48,7 +48,6 @@ pub(crate) struct Difference {
 pub(super) struct RowCompared {
     /// The finest level at which it fits; as many as there are levels if at none.
     pub level: usize,
-    pub worst: bool,
     pub largest: f64,
     pub noise: f64,
     pub allowed: f64,
@@ -166,14 +165,7 @@ fn compare_row(
     let levels = &case.levels[claim];
     let extra = case.claims[claim].half_unit;
     let own = levels[1.min(levels.len() - 1)];
-    let worst = Level {
-        dtype: levels[levels.len() - 1].dtype,
-        work: Work::Summed,
-    };
-    let mut out = RowCompared {
-        worst: true,
-        ..RowCompared::default()
-    };
+    let mut out = RowCompared::default();
     let (mut ratio, mut one_ratio) = (None, true);
     let theirs_count = theirs.len();
     for (c, &theirs) in theirs.iter().enumerate() {
@@ -198,7 +190,6 @@ fn compare_row(
         while out.level < levels.len() && !fits(levels[out.level]) {
             out.level += 1;
         }
-        out.worst &= fits(worst);
         let fine = levels[0].allows(right, c) + extra;
         if apart > 0.0 && fine > 0.0 {
             out.noise += (apart / fine).powi(2).min(1e12);
@@ -225,7 +216,7 @@ pub(crate) fn compare(case: &Case<'_>, recipe: &Recipe, locate: bool) -> Option<
     let failed = AtomicUsize::new(0);
     let mut total = Compared {
         level: Some(0),
-        within_worst: true,
+        levels: vec![Some(0); case.claims.len()],
         max_abs_error: 0.0,
         noise: 0.0,
         largest_allowed: 0.0,
@@ -299,11 +290,12 @@ fn gather(
             total.max_abs_error = total.max_abs_error.max(row.largest);
             total.largest_allowed = total.largest_allowed.max(row.allowed);
             total.noise += row.noise;
-            total.within_worst &= row.worst;
-            total.level = match total.level {
-                Some(level) if row.level < count => Some(level.max(row.level)),
-                _ => None,
-            };
+            for level in [&mut total.level, &mut total.levels[claim]] {
+                *level = match *level {
+                    Some(level) if row.level < count => Some(level.max(row.level)),
+                    _ => None,
+                };
+            }
             if row.level > 0 {
                 total.differing[claim].push(at);
             }
@@ -341,7 +333,6 @@ fn gather(
                 });
             }
         }
-        let _ = here;
     }
 }
 

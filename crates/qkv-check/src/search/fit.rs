@@ -46,10 +46,12 @@ pub(super) fn pairs(
         .enumerate()
         .filter_map(|(rank, convention)| Some((rank, convention, convention.fit?)))
         .collect();
+    case.watch.more(known.len());
     known
         .par_iter()
         .flat_map_iter(|(rank, id, parameters, recipe)| {
             let mut found = Vec::new();
+            case.watch.tried();
             for (other_rank, convention, unknown) in &unknown {
                 if convention.id == *id {
                     continue;

@@ -2,6 +2,7 @@
 
 mod draw;
 mod naive;
+mod outside;
 mod run;
 
 use draw::{Random, for_fault, problem};
@@ -271,4 +272,32 @@ fn right_answers_have_no_cause() {
             );
         }
     }
+}
+
+#[test]
+fn faults_outside_the_table_have_no_cause() {
+    let mut r = Random::new(31);
+    let mut named: BTreeMap<String, usize> = BTreeMap::new();
+    let mut differ = 0;
+    for round in 0..times(24) {
+        let p = problem(&mut r);
+        let kind = round % outside::KINDS;
+        let wrong = naive::Out {
+            output: outside::output(kind, &p, &mut r),
+            output_shape: vec![p.b, p.h, p.lq, p.dv],
+            ..naive::Out::default()
+        };
+        let claim = claim(
+            StepName::Output,
+            &wrong,
+            FORMATS[round / outside::KINDS % 3],
+        );
+        let report = report(&p, &[claim]);
+        differ += usize::from(!report.verdict.agrees());
+        if let Some(cause) = report.causes.first() {
+            *named.entry(format!("{kind}: {}", cause.id())).or_default() += 1;
+        }
+    }
+    println!("outside the table: {differ} differ; named {named:?}");
+    assert!(named.is_empty(), "{named:?}");
 }

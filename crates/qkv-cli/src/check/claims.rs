@@ -5,7 +5,7 @@ use crate::arrays::{Axes, Reader, dtype_of};
 use crate::error::{Error, Names, Result};
 use crate::operands::{head_counts, kv_option};
 use qkv::{DType, StepName, Tensor};
-use qkv_check::{Claim, Problem, Report, check};
+use qkv_check::{Claim, Problem, Report, Watch, check_with};
 use qkv_io::Array;
 
 /// All that was given, with the option of each.
@@ -102,7 +102,9 @@ impl Claims {
                     .into(),
             });
         }
-        check(problem, &self.claims).map_err(|error| match error {
+        let watch = Watch::default();
+        let report = super::waiting::shown(&watch, || check_with(problem, &self.claims, &watch));
+        report.map_err(|error| match error {
             qkv_check::Error::Problem(source) => Error::engine(names)(source),
             qkv_check::Error::Shape {
                 step,
