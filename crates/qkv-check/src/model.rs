@@ -85,7 +85,9 @@ fn inner_sizes(base: &Base<'_>, recipe: &Recipe) -> Option<Sizes> {
         Arrangement::Tokens => Some(sizes),
         Arrangement::Heads => {
             let divides = sizes.keys > 0 && sizes.queries.is_multiple_of(sizes.keys);
-            (alone && divides).then_some(Sizes {
+            // What has a number for each head cannot have one for each token.
+            let per_head = recipe.sinks.is_some() || recipe.slopes.is_some();
+            (alone && divides && !per_head).then_some(Sizes {
                 heads: sizes.queries,
                 kv_heads: sizes.keys,
                 queries: sizes.heads,

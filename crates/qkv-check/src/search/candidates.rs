@@ -3,6 +3,7 @@
 use super::Case;
 use super::compare::{Compared, Trial, compare};
 use super::fit;
+use crate::bound::roundoff;
 use crate::conventions::{Convention, Variant, table};
 use crate::recipe::Recipe;
 use crate::report::{Cause, Parameters, Value};
@@ -39,6 +40,10 @@ struct Bar {
     finest: usize,
     /// Its noise.
     noise: f64,
+    /// How many levels an explanation may fit at.
+    allowed: usize,
+    /// Whether the numbers are stored in a half precision.
+    coarse: bool,
 }
 
 impl Bar {
@@ -51,7 +56,12 @@ impl Bar {
         let same_format = level / 2 == self.finest / 2;
         let simple = hypothesis.ids.len() == 1 && hypothesis.fitted == 0;
         let telling = simple && compared.of >= MANY && LESS * compared.noise < self.noise;
-        level < self.finest && (!same_format || telling)
+        // Where every intermediate is rounded coarsely, pairs and unknown numbers fit too easily,
+        // unless hardly more is left than storing the numbers does.
+        let loose = level % 2 == 1 && !simple && self.coarse && compared.noise > 1.0;
+        // A format between that of the numbers and that in which they were stored before is neither.
+        let between = level >= 2 && level + 2 < self.allowed;
+        level < self.finest && (!same_format || telling) && !loose && !between
     }
 }
 
@@ -71,6 +81,8 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
     let bar = Bar {
         finest,
         noise: right.map_or(f64::INFINITY, |right| right.noise),
+        allowed: case.allowed,
+        coarse: case.claims.iter().any(|claim| roundoff(claim.dtype) > 1e-6) || case.allowed > 4,
     };
     let changes: Vec<Change> = table()
         .enumerate()
@@ -85,7 +97,9 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         .collect();
     let singles: Vec<Hypothesis> = changes.iter().map(|change| single(case, change)).collect();
     let mut survivors = confirm(case, singles, &probes, &bar);
-    if survivors.is_empty() && case.has_scores() {
+    // Rounding needs no shift.
+    let differs = finest == usize::MAX;
+    if survivors.is_empty() && differs && case.has_scores() {
         survivors = confirm(case, shifted(case), &probes, &bar);
     }
     if survivors.is_empty() {
@@ -107,7 +121,7 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
             .collect();
         survivors = confirm(case, fit::pairs(case, &likely, &probes), &probes, &bar);
     }
-    if survivors.is_empty() && !case.has_scores() {
+    if survivors.is_empty() && differs && !case.has_scores() {
         survivors = confirm(case, shifted(case), &probes, &bar);
     }
     report(case, survivors)

@@ -17,7 +17,7 @@ pub(crate) struct Compared {
     /// The same for each claim.
     pub levels: Vec<Option<usize>>,
     pub max_abs_error: f64,
-    /// Mean square of difference ÷ allowed at the finest level.
+    /// Mean square of difference ÷ what storing in the numbers' own format allows.
     pub noise: f64,
     pub largest_allowed: f64,
     pub right_is_nan: bool,
@@ -164,6 +164,7 @@ fn compare_row(
 ) -> RowCompared {
     let levels = &case.levels[claim];
     let extra = case.claims[claim].half_unit;
+    let stored = levels[case.allowed.saturating_sub(2).min(levels.len() - 1)];
     let own = levels[1.min(levels.len() - 1)];
     let mut out = RowCompared::default();
     let (mut ratio, mut one_ratio) = (None, true);
@@ -190,7 +191,7 @@ fn compare_row(
         while out.level < levels.len() && !fits(levels[out.level]) {
             out.level += 1;
         }
-        let fine = levels[0].allows(right, c) + extra;
+        let fine = stored.allows(right, c) + extra;
         if apart > 0.0 && fine > 0.0 {
             out.noise += (apart / fine).powi(2).min(1e12);
         }

@@ -37,7 +37,8 @@ pub(super) fn seen_in_weights(case: &Case<'_>) -> Option<Cause> {
                 let known = *factor.get_or_insert(share);
                 let apart = (theirs - known * weight).abs();
                 let extra = case.claims[claim].half_unit;
-                if !(apart <= 2.0 * (known * level.allows(&right, c) + extra)) {
+                let fits = apart <= 2.0 * (known * level.allows(&right, c) + extra);
+                if !fits {
                     return None;
                 }
                 largest = largest.max(apart);

@@ -327,7 +327,7 @@ fn b063_alibi() {
     ]);
     differs(&format!("{line} --weights {wrong}"), "alibi-sign");
     // Eight heads whose exponents start at 0: each slope is twice what it should be.
-    let zeros = format!("[{}]", vec!["[[0],[0],[0]]"; 8].join(","));
+    let zeros = format!("[{}]", ["[[0],[0],[0]]"; 8].join(","));
     let eight: Vec<String> = (0..8)
         .map(|h| {
             let slope = 2f64.powi(-h);
