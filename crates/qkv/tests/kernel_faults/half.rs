@@ -114,7 +114,8 @@ fn the_largest_numbers_stay_finite() {
 /// Keys that are not seen may be anything, also the one that shares a pair with the last or the
 /// first that is.
 fn unseen_partners<T: Float>(bad: f64) {
-    let (queries, keys, width) = (40, 301, 5);
+    // More than one block of queries, so that values are converted once for all.
+    let (queries, keys, width) = (200, 301, 5);
     let number = |n: usize| T::from_f64((n * 7 % 13) as f64 - 6.0);
     let q: Vec<T> = (0..queries * width).map(number).collect();
     let k: Vec<T> = (0..keys * width).map(number).collect();
