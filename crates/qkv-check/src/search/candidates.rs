@@ -40,6 +40,8 @@ struct Bar {
     finest: usize,
     /// Its noise.
     noise: f64,
+    /// Its largest difference.
+    max_abs_error: f64,
     /// How many levels an explanation may fit at.
     allowed: usize,
     /// Whether the numbers are stored in a half precision.
@@ -61,7 +63,8 @@ impl Bar {
         let loose = level % 2 == 1 && !simple && self.coarse && compared.noise > 1.0;
         // A format between that of the numbers and that in which they were stored before is neither.
         let between = level >= 2 && level + 2 < self.allowed;
-        level < self.finest && (!same_format || telling) && !loose && !between
+        let better = compared.max_abs_error < self.max_abs_error;
+        level < self.finest && better && (!same_format || telling) && !loose && !between
     }
 }
 
@@ -81,6 +84,7 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
     let bar = Bar {
         finest,
         noise: right.map_or(f64::INFINITY, |right| right.noise),
+        max_abs_error: right.map_or(f64::INFINITY, |right| right.max_abs_error),
         allowed: case.allowed,
         coarse: case.claims.iter().any(|claim| roundoff(claim.dtype) > 1e-6) || case.allowed > 4,
     };
