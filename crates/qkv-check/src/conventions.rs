@@ -34,8 +34,6 @@ pub struct Convention {
     pub id: &'static str,
     /// What the other side did, with parameters in braces.
     pub says: Text,
-    /// Systems that do so.
-    pub presets: &'static [&'static str],
     /// The ways to do it in this problem; none where it means nothing.
     pub(crate) variants: fn(&Base<'_>, &Recipe) -> Vec<Variant>,
     /// An unknown number that is to be found.
@@ -88,15 +86,9 @@ impl Convention {
         Convention {
             id,
             says: Text { en, zh },
-            presets: &[],
             variants,
             fit: None,
         }
-    }
-
-    const fn presets(mut self, presets: &'static [&'static str]) -> Convention {
-        self.presets = presets;
-        self
     }
 
     const fn fit(mut self, fit: Fit) -> Convention {

@@ -66,6 +66,22 @@ impl<'m> Model<'m> {
         })
     }
 
+    /// The last key that the causal mask keeps for query i of a batch entry.
+    pub(crate) fn causal_edge(&self, b: usize, i: usize) -> Option<i64> {
+        let rule = self.recipe.causal?;
+        Some(self.seen.position(b, i, Some(rule.alignment)))
+    }
+
+    /// The sizes that attention itself sees.
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// The key and value head of a query head.
+    pub(crate) fn group_of(&self, h: usize) -> usize {
+        self.kv_head(h)
+    }
+
     /// From the place in the result to that in what is attended over: the same way back.
     fn inner(&self, [b, h, i]: [usize; 3]) -> [usize; 3] {
         match self.recipe.arrangement {

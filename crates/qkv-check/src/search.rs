@@ -7,11 +7,13 @@ mod fit;
 
 use crate::bound::{Level, roundoff, stored_in};
 use crate::claim::Claim;
+use crate::lint::lint;
 use crate::model::Shared;
 use crate::problem::{Base, Problem};
 use crate::recipe::Recipe;
 use crate::report::{Cause, FirstDifference, Lint, Parameters, Places, Report, Verdict};
 use crate::shape::{Reading, is_score};
+use crate::slip::of_row;
 use crate::watch::Watch;
 use compare::{Compared, compare};
 use qkv::StepName;
@@ -115,8 +117,20 @@ pub fn check(problem: &Problem<'_>, claims: &[Claim]) -> Result<Report, Error> {
 /// # Errors
 /// As [`check`].
 pub fn check_with(problem: &Problem<'_>, claims: &[Claim], watch: &Watch) -> Result<Report, Error> {
+    check_as(problem, claims, watch, &Recipe::new, &|_| Vec::new()).map(|(report, _)| report)
+}
+
+/// As [`check`], where something else is right; also tells which of other recipes fit.
+pub(crate) fn check_as(
+    problem: &Problem<'_>,
+    claims: &[Claim],
+    watch: &Watch,
+    right: &dyn Fn(&Base<'_>) -> Recipe,
+    others: &dyn Fn(&Base<'_>) -> Vec<Recipe>,
+) -> Result<(Report, Vec<bool>), Error> {
     let base = Base::new(*problem)?;
-    let right = Recipe::new(&base);
+    let right = right(&base);
+    let others = others(&base);
     if claims.is_empty() {
         return Err(Error::NoClaim);
     }
@@ -131,14 +145,25 @@ pub fn check_with(problem: &Problem<'_>, claims: &[Claim], watch: &Watch) -> Res
         allowed,
         watch,
     };
-    let repeated = repeats(&case);
+    let fits = others.iter().map(|recipe| {
+        let level = compare(&case, recipe, false).and_then(|compared| compared.level);
+        level.is_some_and(|level| level < case.allowed)
+    });
+    let fits = fits.collect();
+    judged(&case).map(|report| (report, fits))
+}
+
+/// Compares and, where they differ, searches.
+fn judged(case: &Case<'_>) -> Result<Report, Error> {
+    let claims = case.claims;
+    let repeated = repeats(case);
     let fits: Vec<bool> = claims
         .iter()
         .map(|claim| Reading::new(&case.base, &case.right, claim).is_some())
         .collect();
     let compared = match fits.contains(&false) {
         true => None,
-        false => compare(&case, &case.right, true),
+        false => compare(case, &case.right, true),
     };
     let mut report = Report {
         verdict: Verdict::Different,
@@ -151,8 +176,9 @@ pub fn check_with(problem: &Problem<'_>, claims: &[Claim], watch: &Watch) -> Res
         places: None,
         lint: Vec::new(),
     };
+    report.lint = lint(&case.base, &case.shared, &case.right, claims);
     if let Some(compared) = &compared {
-        describe(&case, compared, &mut report);
+        describe(case, compared, &mut report);
     }
     if let Some(cause) = repeated {
         report.verdict = Verdict::Different;
@@ -164,12 +190,16 @@ pub fn check_with(problem: &Problem<'_>, claims: &[Claim], watch: &Watch) -> Res
     if finest == Some(0) {
         return Ok(report);
     }
-    let found = candidates::search(&case, compared.as_ref(), finest.unwrap_or(usize::MAX));
+    let found = candidates::search(case, compared.as_ref(), finest.unwrap_or(usize::MAX));
     if found.causes.is_empty() {
         if compared.is_none() {
-            return Err(shape_error(&case, &fits));
+            return Err(shape_error(case, &fits));
         }
-        if let Some(cause) = dropout::seen_in_weights(&case).filter(|_| finest.is_none()) {
+        if let Some(slip) = slipped(case, &report) {
+            report.verdict = Verdict::Different;
+            report.causes.push(slip);
+        }
+        if let Some(cause) = dropout::seen_in_weights(case).filter(|_| finest.is_none()) {
             report.verdict = Verdict::Different;
             report.causes = vec![cause];
         }
@@ -180,6 +210,24 @@ pub fn check_with(problem: &Problem<'_>, claims: &[Claim], watch: &Watch) -> Res
     report.causes = found.causes;
     report.indistinguishable = found.indistinguishable;
     Ok(report)
+}
+
+/// What happened to the one row that is wrong.
+fn slipped(case: &Case<'_>, report: &Report) -> Option<Cause> {
+    let places = report.places.as_ref()?;
+    let (&[b], &[h], &[i]) = (&places.batches[..], &places.heads[..], &places.rows[..]) else {
+        return None;
+    };
+    match report.verdict {
+        Verdict::Different | Verdict::Undecided => of_row(
+            &case.base,
+            &case.shared,
+            &case.right,
+            case.claims,
+            [b, h, i],
+        ),
+        _ => None,
+    }
 }
 
 /// Levels at which an explanation may fit: those of the format that the numbers are in, or that
@@ -219,10 +267,11 @@ fn describe(case: &Case<'_>, compared: &Compared, report: &mut Report) {
         _ => Verdict::Undecided,
     };
     if compared.right_is_nan {
-        report.lint.push(Lint {
+        let nan = Lint {
             id: "reference-nan",
             parameters: Parameters::new(),
-        });
+        };
+        report.lint.insert(0, nan);
     }
     if report.verdict.agrees() {
         return;

@@ -20,7 +20,7 @@ pub use check::{CheckArgs, ClaimArgs};
 pub use engine::EngineArgs;
 pub use exercise::{ExerciseArgs, Problem};
 pub use inputs::{InputArgs, Layout};
-pub use layer::{LayerArgs, NormArgs};
+pub use layer::{LayerArgs, NormArgs, WidthArgs};
 pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
 pub use more::MoreArgs;
 pub use output::{Color, Format, Language, OutputArgs};
@@ -103,6 +103,9 @@ pub struct ExplainArgs {
     /// Projections.
     #[command(flatten)]
     pub layer: LayerArgs,
+    /// Widths of drawn weights.
+    #[command(flatten)]
+    pub widths: WidthArgs,
     /// Options of attention.
     #[command(flatten)]
     pub attention: AttentionArgs,

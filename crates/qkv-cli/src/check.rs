@@ -1,6 +1,9 @@
 //! `qkv check`: whether somebody else's numbers are right, and if not, why.
 
 mod claims;
+mod dumps;
+mod gradients;
+mod sheet;
 mod waiting;
 
 use crate::args::{CheckArgs, OutputArgs};
@@ -11,18 +14,28 @@ use crate::options::{self, Norms, Options, Position};
 use crate::output::{self, Kind, Target};
 use crate::weights::{self, Setting, Weights};
 use claims::Claims;
-use qkv::{Block, Layer};
-use qkv_check::{Problem, Report};
-use qkv_report::Settings;
+use qkv::{Attention, Block, Causal, Layer};
+use qkv_check::presets::{self, Against, PRESETS, Preset};
+use qkv_check::{Problem, Report, Verdict};
+use qkv_report::{Findings, Settings};
 use std::io;
 
 /// Exit status where the numbers are not right.
 const DIFFERENT: u8 = 1;
 
 /// Reads, compares, tells; the exit status is 0 where they agree, 1 where they do not.
-pub fn run(args: &CheckArgs) -> Result<u8> {
+pub fn run(mut args: CheckArgs) -> Result<u8> {
+    read_widths(&mut args)?;
+    let args = &args;
     let target = target(args)?;
     let settings = settings(args);
+    if args.against.is_some() && (args.sheet.is_some() || !args.files.is_empty()) {
+        return Err(Error::Conflict {
+            argument: "--against",
+            other: "--sheet or two files".into(),
+            remedy: "a system is told from its output for --q, --k and --v",
+        });
+    }
     options::refuse_idle_seed(
         &args.attention,
         args.attention.dropout.is_some() || args.layer.init.is_some(),
@@ -30,20 +43,145 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     )?;
     let mut stdin = io::stdin().lock();
     let mut reader = Reader::new(&mut stdin);
+    if let Some(path) = &args.sheet {
+        return sheet::run(args, path, &target, &settings);
+    }
+    if !args.files.is_empty() {
+        let report = Found::Names(Box::new(dumps::run(args, &mut reader)?));
+        target.check_inputs(&reader)?;
+        target.write_found(|kind| report.told(kind, &settings))?;
+        return Ok(status(report.verdict()));
+    }
+    if let Some(argument) = args.claims.gradient()
+        && args.layer.x.is_some()
+    {
+        return Err(Error::Conflict {
+            argument,
+            other: "--x".into(),
+            remedy: "gradients are checked for --q, --k and --v: give those",
+        });
+    }
     let report = match &args.layer.x {
         Some(x) => projected(args, &target, x, &mut reader),
         None => given(args, &target, &mut reader),
     }?;
-    target.write_check(&report, &settings)?;
-    Ok(if report.verdict.agrees() {
-        0
-    } else {
-        DIFFERENT
-    })
+    target.write_found(|kind| report.told(kind, &settings))?;
+    Ok(status(report.verdict()))
+}
+
+/// The system of --against.
+fn against(args: &CheckArgs) -> Result<Option<&'static Preset>> {
+    let Some(name) = &args.against else {
+        return Ok(None);
+    };
+    let known = || {
+        let known: Vec<&str> = PRESETS.iter().map(|preset| preset.id).collect();
+        known.join(", ")
+    };
+    match (presets::find(name), args.claims.gradient()) {
+        (Some(_), Some(argument)) => Err(Error::Conflict {
+            argument,
+            other: "--against".into(),
+            remedy: "systems are told apart by their output: leave out one of them",
+        }),
+        (Some(preset), None) => Ok(Some(preset)),
+        (None, _) => Err(Error::Value {
+            argument: "--against",
+            value: format!("\"{}\"", qkv_io::shown(name)),
+            remedy: format!("give one of {}", known()),
+        }),
+    }
+}
+
+/// With --against the system says how a bare --causal is aligned; until then it ends at the bottom
+/// right.
+fn aligned<'a>(mut attention: Attention<'a>, args: &CheckArgs) -> Attention<'a> {
+    if args.against.is_some() && attention.causal == Some(Causal::Square) {
+        attention.causal = Some(Causal::BottomRight);
+    }
+    attention
+}
+
+/// What a check found: of steps, or of arrays by name.
+enum Found {
+    Steps(Box<Report>),
+    Against(Box<Against>),
+    Names(Box<qkv_check::dumps::Report>),
+}
+
+impl Found {
+    fn verdict(&self) -> Verdict {
+        match self {
+            Found::Steps(report) => report.verdict,
+            Found::Against(against) => against.report.verdict,
+            Found::Names(report) => report.verdict,
+        }
+    }
+
+    fn told(&self, kind: Kind, settings: &Settings) -> String {
+        let lang = settings.lang;
+        let findings = match (self, kind) {
+            (Found::Steps(report), Kind::Json) => {
+                return format!("{}\n", qkv_report::check_json(report, lang));
+            }
+            (Found::Against(against), Kind::Json) => {
+                return format!("{}\n", qkv_report::against_json(against, lang));
+            }
+            (Found::Names(report), Kind::Json) => {
+                return format!("{}\n", qkv_report::dumps_json(report, lang));
+            }
+            (Found::Steps(report), _) => qkv_report::check_findings(report, lang),
+            (Found::Against(against), _) => qkv_report::against_findings(against, lang),
+            (Found::Names(report), _) => qkv_report::dumps_findings(report, lang),
+        };
+        rendered(&findings, kind, settings)
+    }
+}
+
+/// In the format asked for, which is none for programs.
+fn rendered(findings: &Findings, kind: Kind, settings: &Settings) -> String {
+    match kind {
+        Kind::Markdown => findings.markdown(settings),
+        Kind::Html => findings.html(settings),
+        _ => findings.text(settings),
+    }
+}
+
+/// With --x, --dk and --dv are the widths of drawn weights.
+fn read_widths(args: &mut CheckArgs) -> Result<()> {
+    if args.layer.x.is_none() {
+        return Ok(());
+    }
+    let claims = &mut args.claims;
+    let widths = &mut args.layer.widths;
+    for (argument, text, width) in [
+        ("--dk", claims.dk.take(), &mut widths.dk),
+        ("--dv", claims.dv.take(), &mut widths.dv),
+    ] {
+        let read = text.map(|text| {
+            text.parse().ok().filter(|n| *n > 0).ok_or(Error::Value {
+                argument,
+                value: format!("\"{}\" with --x", qkv_io::shown(&text)),
+                remedy:
+                    "with --x it is the width of drawn weights, a whole number from 1; gradients \
+                         are checked for --q, --k and --v"
+                        .into(),
+            })
+        });
+        *width = read.transpose()?;
+    }
+    Ok(())
+}
+
+fn status(verdict: Verdict) -> u8 {
+    match verdict.agrees() {
+        true => 0,
+        false => DIFFERENT,
+    }
 }
 
 /// From queries, keys and values.
-fn given(args: &CheckArgs, target: &Target, reader: &mut Reader<'_>) -> Result<Report> {
+fn given(args: &CheckArgs, target: &Target, reader: &mut Reader<'_>) -> Result<Found> {
     let (inputs, layer) = (&args.inputs, &args.layer);
     refuse_layer_options(layer)?;
     if inputs.q.is_none() && inputs.k.is_none() && inputs.v.is_none() {
@@ -55,6 +193,7 @@ fn given(args: &CheckArgs, target: &Target, reader: &mut Reader<'_>) -> Result<R
         });
     }
     let position = Position::new(&args.position, false)?;
+    let preset = against(args)?;
     let (q_axes, k_axes) = axes(inputs)?;
     let [q, k, v] = operands(inputs, reader, q_axes, k_axes)?;
     let (q, k, v) = (q.to_tensor()?, k.to_tensor()?, v.to_tensor()?);
@@ -72,13 +211,15 @@ fn given(args: &CheckArgs, target: &Target, reader: &mut Reader<'_>) -> Result<R
     let inner = heads.saturating_mul(v.shape()[3]);
     let output = weights::output(layer, reader, wo, inner)?;
     let claims = Claims::read(&args.claims, reader, inputs.layout)?;
+    let in_rows = inputs.heads.is_some() || output.is_some();
+    let gradients = gradients::Claims::read(args, reader, in_rows, (q_axes, k_axes))?;
     target.check_inputs(reader)?;
     let block = Block {
         q_norm: norms.q,
         k_norm: norms.k,
         rotary: position.rotary,
         place: position.place,
-        attention: options.attention()?,
+        attention: aligned(options.attention()?, args),
         concatenate: inputs.heads.is_some() || output.is_some(),
         output,
     };
@@ -89,16 +230,16 @@ fn given(args: &CheckArgs, target: &Target, reader: &mut Reader<'_>) -> Result<R
         v: &v,
         past: past.as_ref().map(|(k, v)| (k, v)),
     };
-    claims.check(&problem, Names::Given)
+    match gradients {
+        Some(gradients) => gradients
+            .check(&problem)
+            .map(|found| Found::Names(Box::new(found))),
+        None => claims.check(&problem, Names::Given, preset),
+    }
 }
 
 /// From tokens and weights.
-fn projected(
-    args: &CheckArgs,
-    target: &Target,
-    x: &str,
-    reader: &mut Reader<'_>,
-) -> Result<Report> {
+fn projected(args: &CheckArgs, target: &Target, x: &str, reader: &mut Reader<'_>) -> Result<Found> {
     let (inputs, layer) = (&args.inputs, &args.layer);
     let position = Position::new(&args.position, true)?;
     let (heads, kv_heads) = head_counts(inputs)?;
@@ -146,7 +287,7 @@ fn projected(
             k_norm: norms.k,
             rotary: position.rotary,
             place: position.place,
-            attention: options.attention()?,
+            attention: aligned(options.attention()?, args),
             concatenate: true,
             output: weights.output,
         },
@@ -158,18 +299,18 @@ fn projected(
         context: context.as_ref(),
         past: past.as_ref().map(|(k, v)| (k, v)),
     };
-    claims.check(&problem, Names::Projected)
+    claims.check(&problem, Names::Projected, against(args)?)
 }
 
-/// Where the report goes: only text and JSON are possible.
+/// Where the report goes; LaTeX and numbers are not possible.
 fn target(args: &CheckArgs) -> Result<Target> {
     let target = Target::new(&common(args))?;
     match target.kind() {
-        Kind::Text | Kind::Json => Ok(target),
+        Kind::Text | Kind::Json | Kind::Markdown | Kind::Html => Ok(target),
         other => Err(Error::Value {
             argument: "--format",
             value: other.name().into(),
-            remedy: "a check is told as text or json".into(),
+            remedy: "a check is told as text, markdown, html or json".into(),
         }),
     }
 }

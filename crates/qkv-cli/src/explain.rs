@@ -17,11 +17,13 @@ use crate::weights::{self, Setting, Weights, Widths};
 use backward::{GradOutput, Gradient};
 use exercise::Exercise;
 use qkv::{Block, Inputs, Layer, Steps, Tensor};
-use qkv_report::{Backward, Lang, Origin, Settings, Subject};
+use qkv_report::{Backward, BadSheet, Correction, Lang, Origin, Settings, Sheet, Subject};
+use std::cell::RefCell;
 use std::io;
 
 /// Reads, computes, shows.
 pub fn run(mut args: ExplainArgs) -> Result<()> {
+    args.layer.widths = args.widths;
     let target = Target::new(&args.output)?;
     let rows = args.rows();
     let settings = output::settings(&args.output, &rows);
@@ -34,6 +36,7 @@ pub fn run(mut args: ExplainArgs) -> Result<()> {
         exercise,
         settings: &settings,
         rows: &rows,
+        correcting: None,
     };
     let mut reader = Reader::new(&mut stdin);
     if run.exercise.is_some() {
@@ -46,6 +49,39 @@ pub fn run(mut args: ExplainArgs) -> Result<()> {
     }
 }
 
+/// Corrects a sheet, whose command these are the words of.
+pub fn correct(
+    mut args: ExplainArgs,
+    sheet: &Sheet,
+    settings: &Settings,
+) -> Result<std::result::Result<Correction, BadSheet>> {
+    args.layer.widths = args.widths;
+    args.output.json = false;
+    args.output.format = None;
+    args.output.file = None;
+    args.exercise.exercise = None;
+    let target = Target::new(&args.output)?;
+    let corrected = RefCell::new(None);
+    let run = Run {
+        args: &args,
+        target: &target,
+        exercise: None,
+        settings,
+        rows: &[],
+        correcting: Some((sheet, &corrected)),
+    };
+    let mut nothing = io::empty();
+    let reader = Reader::new(&mut nothing);
+    match &args.layer.x {
+        Some(x) => run.projected(x, reader),
+        None => run.given(reader),
+    }?;
+    Ok(corrected.take().unwrap_or(Err(BadSheet::Other)))
+}
+
+/// Where a correction goes.
+type Corrected = RefCell<Option<std::result::Result<Correction, BadSheet>>>;
+
 struct Run<'a> {
     args: &'a ExplainArgs,
     target: &'a Target,
@@ -53,6 +89,8 @@ struct Run<'a> {
     settings: &'a Settings,
     /// The queries of --row.
     rows: &'a [usize],
+    /// A sheet to correct, instead of showing anything.
+    correcting: Option<(&'a Sheet, &'a Corrected)>,
 }
 
 impl Run<'_> {
@@ -289,6 +327,10 @@ impl Run<'_> {
             built_in,
             notes,
         };
+        if let Some((sheet, corrected)) = self.correcting {
+            *corrected.borrow_mut() = Some(qkv_report::correct(&subject, sheet, self.settings));
+            return Ok(());
+        }
         match &self.exercise {
             Some(exercise) => exercise.write(subject, self.settings, literals),
             None => self.target.write(&subject, self.settings),

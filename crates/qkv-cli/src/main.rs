@@ -64,7 +64,7 @@ fn run() -> Result<u8> {
         }
     };
     match cli.command {
-        Command::Check(args) => return check::run(&args),
+        Command::Check(args) => return check::run(*args),
         Command::Explain(args) => explain::run(*args),
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -139,8 +139,8 @@ pub fn refuse_layer_options(args: &LayerArgs) -> Result<()> {
         ("--bk", args.bk.is_some()),
         ("--bv", args.bv.is_some()),
         ("--init", args.init.is_some()),
-        ("--dk", args.dk.is_some()),
-        ("--dv", args.dv.is_some()),
+        ("--dk", args.widths.dk.is_some()),
+        ("--dv", args.widths.dv.is_some()),
         ("--residual", args.residual),
     ];
     match given.iter().find(|(_, given)| *given) {

@@ -147,15 +147,9 @@ impl Target {
         }
     }
 
-    /// Writes what a check found.
-    pub fn write_check(&self, report: &qkv_check::Report, settings: &Settings) -> Result<()> {
-        match self.kind {
-            Kind::Json => {
-                let json = qkv_report::check_json(report, settings.lang);
-                self.write_bytes(format!("{json}\n").as_bytes())
-            }
-            _ => self.write_bytes(qkv_report::check_text(report, settings).as_bytes()),
-        }
+    /// Writes what a check found, told in the kind that is asked for.
+    pub fn write_found(&self, tell: impl FnOnce(Kind) -> String) -> Result<()> {
+        self.write_bytes(tell(self.kind).as_bytes())
     }
 
     fn write_bytes(&self, bytes: &[u8]) -> Result<()> {

@@ -301,7 +301,7 @@ impl Weights {
             .filter(|&width| width > 0);
         let dk = head_width(
             "--dk",
-            args.dk,
+            args.widths.dk,
             [(q_width, "--wq"), (k_width, "--wk")],
             even,
             &format!(
@@ -316,7 +316,7 @@ impl Weights {
             .map(|rows| rows / heads);
         let dv = head_width(
             "--dv",
-            args.dv,
+            args.widths.dv,
             [(v_width, "--wv"), (from_wo, "--wo")],
             Some(dk),
             "",
@@ -423,7 +423,7 @@ fn cause(args: &LayerArgs, wide_values: bool, heads: usize) -> (&'static str, &'
     if args.init.is_none() {
         return ("--wq, --wk, --wv", "give weights of fewer columns");
     }
-    let argument = match (args.dk, args.dv) {
+    let argument = match (args.widths.dk, args.widths.dv) {
         (_, Some(_)) if wide_values => "--dv",
         (Some(_), _) => "--dk",
         (None, Some(_)) => "--dv",
@@ -459,7 +459,7 @@ pub fn output(
 
 /// --dk and --dv say how wide drawn weights are.
 fn refuse_widths(args: &LayerArgs) -> Result<()> {
-    for (argument, given) in [("--dk", args.dk), ("--dv", args.dv)] {
+    for (argument, given) in [("--dk", args.widths.dk), ("--dv", args.widths.dv)] {
         if given.is_some() {
             return Err(Error::Alone {
                 argument,

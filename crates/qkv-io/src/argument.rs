@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::array::Array;
 use crate::detect::{self, Format, Kind};
-use crate::error::{Error, Result, STDIN};
+use crate::error::{Entry, Error, Result, STDIN};
 use crate::literal::{self, parse_literal};
 use crate::map::{self, Mapped};
 use crate::npy::Npy;
@@ -171,6 +171,38 @@ fn is_no_path(error: &io::Error) -> bool {
 /// ```
 pub fn read_file(path: &Path, name: Option<&str>) -> Result<Array> {
     read_path(path, name, u64::MAX)
+}
+
+/// The named arrays of the file that an argument names; none for a literal, standard input, or a
+/// file that holds one array without a name.
+///
+/// # Errors
+/// As for [`read_argument`].
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("x.json");
+/// std::fs::write(&path, r#"{"q": [[1, 0]], "k": [[0, 1]]}"#)?;
+/// let entries = qkv_io::arrays_in(&path.to_string_lossy())?;
+/// let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+/// assert_eq!(names, ["k", "q"]);
+/// assert!(qkv_io::arrays_in("1 0; 0 1")?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn arrays_in(argument: &str) -> Result<Vec<Entry>> {
+    // No array has this name, so that every reader says which there are.
+    const NOBODY: &str = "\0";
+    let Meaning::File(path, None) = Meaning::of(argument)? else {
+        return Ok(Vec::new());
+    };
+    match read_path(path, Some(NOBODY), u64::MAX) {
+        Err(Error::NoSuchArray { mut available, .. }) => {
+            available.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(available)
+        }
+        Ok(_) | Err(Error::NameGiven { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn read_path(path: &Path, name: Option<&str>, most: u64) -> Result<Array> {

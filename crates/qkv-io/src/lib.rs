@@ -46,8 +46,8 @@ mod write;
 mod zip_directory;
 
 pub use argument::{
-    Given, MAX_STREAM, open_argument_within, read_argument, read_argument_within, read_bytes,
-    read_file,
+    Given, MAX_STREAM, arrays_in, open_argument_within, read_argument, read_argument_within,
+    read_bytes, read_file,
 };
 pub use array::{Array, Values};
 pub use detect::Format;

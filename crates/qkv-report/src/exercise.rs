@@ -130,6 +130,13 @@ pub fn exercise(
     })
 }
 
+/// The questions of the sheet that these settings make, in order; `None` for too large a problem.
+pub(crate) fn questions(subject: &Subject<'_>, settings: &Settings) -> Option<Vec<Question>> {
+    let words = words::of(settings.lang);
+    let task = describe::task(subject, settings, words)?;
+    Some(pages(&task, settings, subject.past_len, words).asked)
+}
+
 /// The last query that drops some key and keeps two; if there is none, the last.
 fn telling_row(subject: &Subject<'_>) -> Option<usize> {
     let queries = subject.steps.get(StepName::Q)?.shape()[2];
@@ -143,8 +150,8 @@ fn telling_row(subject: &Subject<'_>) -> Option<usize> {
 }
 
 /// What a program needs to correct the sheet, in one line that can stand in any comment.
-fn data(asked: &[Asked], settings: &Settings, command: &[String]) -> String {
-    let blanks: Vec<String> = asked.iter().map(Asked::name).collect();
+fn data(asked: &[Question], settings: &Settings, command: &[String]) -> String {
+    let blanks: Vec<String> = asked.iter().map(|one| one.asked.name()).collect();
     let data = json!({
         "qkv": "sheet",
         "version": 1,
@@ -169,12 +176,28 @@ struct Pages {
     sheet: Explanation,
     key: Explanation,
     /// Blank n + 1 of the sheet.
-    asked: Vec<Asked>,
+    asked: Vec<Question>,
+}
+
+/// What a blank asks for, and its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub asked: Asked,
+    /// As it stands before the blank.
+    pub label: String,
+    pub answer: Answer,
+}
+
+/// What fills a blank.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Shape(Vec<usize>),
+    Worked(Worked),
 }
 
 /// What a blank asks for.
 #[derive(Clone, Debug, PartialEq)]
-enum Asked {
+pub(crate) enum Asked {
     Shape(&'static str),
     Number(Entry),
     /// A number on the way to one of a step, by its label.
@@ -183,7 +206,7 @@ enum Asked {
 
 impl Asked {
     /// `scaled[0,0,1,0]`, `shape of scaled`, or the label.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Asked::Shape(step) => format!("shape of {step}"),
             Asked::Number(Entry { of, index }) => {
@@ -290,7 +313,7 @@ struct Maker<'a> {
     results: HashSet<&'static str>,
     /// The blank that asks for a number of a step.
     numbers: HashMap<Entry, usize>,
-    asked: Vec<Asked>,
+    asked: Vec<Question>,
 }
 
 impl Maker<'_> {
@@ -317,8 +340,12 @@ impl Maker<'_> {
         (sheet, key)
     }
 
-    fn number(&mut self, asked: Asked) -> usize {
-        self.asked.push(asked);
+    fn number(&mut self, asked: Asked, label: &str, answer: Answer) -> usize {
+        self.asked.push(Question {
+            asked,
+            label: label.to_owned(),
+            answer,
+        });
         self.asked.len()
     }
 
@@ -326,12 +353,11 @@ impl Maker<'_> {
         let Some(&step) = shape.steps.first() else {
             return;
         };
-        let number = self.number(Asked::Shape(step));
+        let label = self.words.shape_asked(&shape.steps, shape.axes);
+        let right = Answer::Shape(shape.shape.clone());
+        let number = self.number(Asked::Shape(step), &label, right);
         sheet.blocks.push(Block::Blanks(Blanks {
-            lines: vec![Blank {
-                number,
-                label: self.words.shape_asked(&shape.steps, shape.axes),
-            }],
+            lines: vec![Blank { number, label }],
             short: false,
         }));
         let answer = self.words.shape(&shape.steps, &shape.shape, shape.axes);
@@ -341,10 +367,12 @@ impl Maker<'_> {
     fn push(&mut self, block: &Block, sheet: &mut Part, key: &mut Part) {
         match block {
             Block::Worked(worked) if is_task(block) => {
-                let number = self.number(match &worked.value.entry {
+                let asked = match &worked.value.entry {
                     Some(entry) => Asked::Number(entry.clone()),
                     None => Asked::Between(worked.label.clone()),
-                });
+                };
+                let right = Answer::Worked(worked.clone());
+                let number = self.number(asked, &worked.label, right);
                 if let Some(entry) = &worked.value.entry {
                     self.numbers.insert(entry.clone(), number);
                 }

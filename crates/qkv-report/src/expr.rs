@@ -24,6 +24,56 @@ pub(crate) enum Expr {
     },
 }
 
+/// The numbers from `low` to `high`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Range {
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Range {
+    pub(crate) fn at(value: f64) -> Range {
+        Range::around(value, 0.0)
+    }
+
+    pub(crate) fn around(value: f64, half: f64) -> Range {
+        Range {
+            low: value - half,
+            high: value + half,
+        }
+    }
+
+    /// A little wider, on each side.
+    pub(crate) fn widened(self, by: f64) -> Range {
+        Range {
+            low: self.low - by,
+            high: self.high + by,
+        }
+    }
+
+    pub(crate) fn holds(self, value: f64) -> bool {
+        // What `f64` leaves of sums of decimals.
+        let residue = 1e-12 * value.abs().max(1.0);
+        self.low - residue <= value && value <= self.high + residue
+            || self.low == value
+            || self.high == value
+    }
+
+    /// For a function that is steady in both.
+    fn corners(self, other: Range, of: impl Fn(f64, f64) -> f64) -> Range {
+        let all = [
+            of(self.low, other.low),
+            of(self.low, other.high),
+            of(self.high, other.low),
+            of(self.high, other.high),
+        ];
+        Range {
+            low: all.into_iter().fold(f64::INFINITY, f64::min),
+            high: all.into_iter().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+}
+
 /// What is left out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rest {
@@ -125,6 +175,49 @@ impl Expr {
                         f64::NEG_INFINITY,
                         |a, b| if b > a || b.is_nan() { b } else { a },
                     )
+            }
+        }
+    }
+
+    /// Between which numbers it lies, if each number in it lies between two: `leaf` says which.
+    pub(crate) fn range(&self, leaf: &dyn Fn(&Number) -> Range) -> Range {
+        match self {
+            Expr::Num(number) => leaf(number),
+            Expr::Rest { value, .. } => Range::at(*value),
+            Expr::Sum(terms) => {
+                let terms = terms.iter().map(|term| term.range(leaf));
+                terms.fold(Range::at(0.0), |a, b| Range {
+                    low: a.low + b.low,
+                    high: a.high + b.high,
+                })
+            }
+            Expr::Difference(a, b) => {
+                let (a, b) = (a.range(leaf), b.range(leaf));
+                Range {
+                    low: a.low - b.high,
+                    high: a.high - b.low,
+                }
+            }
+            Expr::Product(factors) => {
+                let factors = factors.iter().map(|factor| factor.range(leaf));
+                factors.fold(Range::at(1.0), |a, b| a.corners(b, |a, b| a * b))
+            }
+            Expr::Quotient(a, b) => a.range(leaf).corners(b.range(leaf), |a, b| a / b),
+            Expr::Square(number) => {
+                let one = leaf(number);
+                one.corners(one, |a, b| a * b)
+            }
+            Expr::Power(a, b) => a.range(leaf).corners(b.range(leaf), f64::powf),
+            Expr::Call(function, of) => {
+                let of = of.range(leaf);
+                function.range(of)
+            }
+            Expr::Max(values) => {
+                let values = values.iter().map(|value| value.range(leaf));
+                values.fold(Range::at(f64::NEG_INFINITY), |a, b| Range {
+                    low: a.low.max(b.low),
+                    high: a.high.max(b.high),
+                })
             }
         }
     }
@@ -366,6 +459,20 @@ impl Function {
             Function::Sin => x.sin(),
             Function::Cos => x.cos(),
             Function::Abs => x.abs(),
+        }
+    }
+
+    /// Rising functions by their ends, the others by their slope, which is at most 1.
+    fn range(self, x: Range) -> Range {
+        match self {
+            Function::Exp | Function::Tanh | Function::Sqrt | Function::Ln => Range {
+                low: self.of(x.low),
+                high: self.of(x.high),
+            },
+            Function::Sin | Function::Cos | Function::Abs => {
+                let middle = f64::midpoint(x.low, x.high);
+                Range::around(self.of(middle), (x.high - x.low) / 2.0)
+            }
         }
     }
 

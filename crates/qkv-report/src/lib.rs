@@ -33,11 +33,14 @@
 //! ```
 
 mod check;
+mod correct;
 mod describe;
+mod dumps;
 mod entry;
 mod exercise;
 mod explanation;
 mod expr;
+mod found;
 mod heat;
 mod html;
 mod json;
@@ -49,16 +52,21 @@ mod notation;
 mod number;
 mod printed;
 mod redone;
+mod sheet;
 mod text;
 mod words;
 
-pub use check::{check_json, check_text};
+pub use check::{against_findings, against_json, check_findings, check_json, check_text};
+pub use correct::{BadSheet, Corrected, Correction, Sheet, State, correct};
+pub use dumps::{dumps_findings, dumps_json};
 pub use exercise::{Exercise, NoExercise, Paper, exercise};
+pub use found::Findings;
 pub use html::html;
 pub use json::{json, write_json};
 pub use latex::latex;
 pub use markdown::markdown;
 pub use more::More;
+pub use sheet::{sheet_findings, sheet_json};
 pub use text::text;
 
 /// The language of the text.

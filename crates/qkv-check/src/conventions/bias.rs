@@ -138,8 +138,7 @@ pub(super) static TABLE: &[Convention] = &[
             }
             variants
         },
-    )
-    .presets(&["cudnn"]),
+    ),
     Convention::new(
         "bias-before-scale",
         "The bias is added before the scale, and is scaled too.",

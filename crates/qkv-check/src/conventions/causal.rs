@@ -11,15 +11,13 @@ pub(super) static TABLE: &[Convention] = &[
         "The causal mask starts at the top left: query i keeps keys 0 to i.",
         "因果掩码从左上角对齐：查询i只看键0到i。",
         |_, right| aligned(right, Causal::TopLeft),
-    )
-    .presets(&["torch-sdpa", "jax", "keras", "onnx-25", "flash-attn-2.0"]),
+    ),
     Convention::new(
         "causal-bottom-right",
         "The causal mask ends at the bottom right: the last query keeps every key.",
         "因果掩码从右下角对齐：最后一个查询能看到所有键。",
         |_, right| aligned(right, Causal::BottomRight),
-    )
-    .presets(&["flash-attn", "mlx"]),
+    ),
     Convention::new(
         "causal-missing",
         "No causal mask: queries see later keys.",
@@ -31,8 +29,7 @@ pub(super) static TABLE: &[Convention] = &[
             }
             variants
         },
-    )
-    .presets(&["torch-mha"]),
+    ),
     Convention::new(
         "causal-strict",
         "The causal mask is strict: a query does not see its own key.",

@@ -13,8 +13,7 @@ pub(super) static TABLE: &[Convention] = &[
             let grouped = base.sizes.heads > base.sizes.kv_heads;
             only(grouped, |recipe| recipe.tiled_groups = true)
         },
-    )
-    .presets(&["onnx-1.18"]),
+    ),
     Convention::new(
         "heads-split-without-transpose",
         "Columns were split into heads by reshaping to [H,L,d] without exchanging heads and tokens.",
@@ -24,8 +23,7 @@ pub(super) static TABLE: &[Convention] = &[
                 recipe.split = Split::WithoutTranspose;
             })
         },
-    )
-    .presets(&["onnx-1.18"]),
+    ),
     Convention::new(
         "heads-merged-without-transpose",
         "Heads were put side by side by reshaping [H,L,d] without exchanging heads and tokens.",
@@ -64,8 +62,7 @@ pub(super) static TABLE: &[Convention] = &[
                 Variant::new(|recipe| recipe.shown = Shown::Swapped),
             ]
         },
-    )
-    .presets(&["flash-attn", "jax"]),
+    ),
     Convention::new(
         "batch-first",
         "Batch entries attend to each other: [B,L,…] was taken for [L,B,…].",
@@ -75,8 +72,7 @@ pub(super) static TABLE: &[Convention] = &[
                 recipe.arrangement = Arrangement::Batch;
             })
         },
-    )
-    .presets(&["torch-mha"]),
+    ),
     Convention::new(
         "keys-values-swapped",
         "Keys and values are exchanged.",
@@ -99,7 +95,9 @@ pub(super) static TABLE: &[Convention] = &[
         |base, _| {
             let sizes = base.sizes;
             let fits = sizes.queries == sizes.keys && sizes.heads == sizes.kv_heads;
-            only(fits && sizes.past == 0, |recipe| recipe.swap = Swap::QueriesKeys)
+            only(fits && sizes.past == 0, |recipe| {
+                recipe.swap = Swap::QueriesKeys
+            })
         },
     ),
     Convention::new(

@@ -21,8 +21,7 @@ pub(super) static TABLE: &[Convention] = &[
             }
             variants
         },
-    )
-    .presets(&["torch-mha"]),
+    ),
     Convention::new(
         "padding-polarity",
         "The padding mask is inverted: real keys are dropped, padding is kept.",
@@ -121,7 +120,6 @@ pub(super) static TABLE: &[Convention] = &[
             if_masked(base, variants)
         },
     )
-    .presets(&["onnxruntime", "jax", "keras"])
     .fit(Fit {
         grid: |base, _| match any_mask(base) {
             true => (-16..=16)
@@ -148,8 +146,7 @@ pub(super) static TABLE: &[Convention] = &[
             });
             if_masked(base, variants)
         },
-    )
-    .presets(&["jax", "keras", "mlx", "hf-eager", "torch-mha"]),
+    ),
     Convention::new(
         "mask-fill-overflow",
         "Two masks hold the least finite number, and their sum overflows to −∞: rows turn to NaN.",

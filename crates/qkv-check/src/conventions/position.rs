@@ -19,19 +19,26 @@ pub(super) static TABLE: &[Convention] = &[
                 };
             })
         },
-    )
-    .presets(&["flash-attn"]),
+    ),
     Convention::new(
         "rotary-missing",
         "No rotary embedding.",
         "没有旋转位置编码。",
-        |_, right| only(right.rotary.rotary.is_some(), |recipe| recipe.rotary.rotary = None),
+        |_, right| {
+            only(right.rotary.rotary.is_some(), |recipe| {
+                recipe.rotary.rotary = None
+            })
+        },
     ),
     Convention::new(
         "rotary-direction",
         "The rotary embedding turns the other way round.",
         "旋转位置编码的方向反了。",
-        |_, right| only(right.rotary.rotary.is_some(), |recipe| recipe.rotary.inverse = true),
+        |_, right| {
+            only(right.rotary.rotary.is_some(), |recipe| {
+                recipe.rotary.inverse = true
+            })
+        },
     ),
     Convention::new(
         "rotary-base",
@@ -131,7 +138,9 @@ pub(super) static TABLE: &[Convention] = &[
             if right.rotary.rotary.is_none() {
                 return Vec::new();
             }
-            let reach = 64.max(base.sizes.keys as i64 + base.sizes.queries as i64).min(512);
+            let reach = 64
+                .max(base.sizes.keys as i64 + base.sizes.queries as i64)
+                .min(512);
             let mut offsets: Vec<i64> = (1..=reach).flat_map(|n| [n, -n]).collect();
             offsets.truncate(256);
             for end in [base.sizes.past as i64, base.sizes.keys as i64] {
@@ -170,7 +179,11 @@ pub(super) static TABLE: &[Convention] = &[
         "rotary-on-values",
         "Values are turned by the rotary embedding too.",
         "旋转位置编码也作用到了值上。",
-        |_, right| only(right.rotary.rotary.is_some(), |recipe| recipe.rotary.values = true),
+        |_, right| {
+            only(right.rotary.rotary.is_some(), |recipe| {
+                recipe.rotary.values = true
+            })
+        },
     ),
     Convention::new(
         "qk-norm-missing",

@@ -9,8 +9,7 @@ pub(super) static TABLE: &[Convention] = &[
         "Weights are dropped at random.",
         "权重被随机丢弃（dropout没有关闭）。",
         |_, _| Vec::new(), // told from the numbers themselves
-    )
-    .presets(&["torch-sdpa"]),
+    ),
     Convention::new(
         "dropout-unscaled",
         "The weights that dropout leaves are not multiplied by 1/(1−p).",
@@ -36,8 +35,7 @@ pub(super) static TABLE: &[Convention] = &[
                 recipe.shown = Shown::Averaged
             })
         },
-    )
-    .presets(&["torch-mha"]),
+    ),
     Convention::new(
         "position-extra",
         "There is one position more in front.",
@@ -61,15 +59,13 @@ pub(super) static TABLE: &[Convention] = &[
         "lse is a logarithm to base 2.",
         "lse用的是以2为底的对数。",
         |_, _| vec![Variant::new(|recipe| recipe.lse_base_2 = true)],
-    )
-    .presets(&["flashinfer"]),
+    ),
     Convention::new(
         "lse-with-sink",
         "lse includes the sink.",
         "lse包含了sink。",
         |_, right| only(right.sinks.is_some(), |recipe| recipe.lse_with_sink = true),
-    )
-    .presets(&["cudnn"]),
+    ),
     Convention::new(
         "fp16-overflow",
         "Scores beyond 65504 overflowed in half precision.",
@@ -86,5 +82,36 @@ pub(super) static TABLE: &[Convention] = &[
         "The softmax was worked out in {dtype}.",
         "softmax是用{dtype}算的。",
         |_, _| Vec::new(), // a matter of rounding, unless it goes beyond every bound
+    ),
+    // Slips of one row, told from the numbers themselves.
+    Convention::new(
+        "row-divided-by-d",
+        "Row {row}: divided by d = {d} instead of √d = {root}.",
+        "第{row}行：除以了d = {d}，而应除以√d = {root}。",
+        |_, _| Vec::new(),
+    ),
+    Convention::new(
+        "row-not-divided",
+        "Row {row}: not divided by √d = {root}.",
+        "第{row}行：没有除以√d = {root}。",
+        |_, _| Vec::new(),
+    ),
+    Convention::new(
+        "row-multiplied",
+        "Row {row}: multiplied by √d = {root} instead of divided.",
+        "第{row}行：乘以了√d = {root}，而应相除。",
+        |_, _| Vec::new(),
+    ),
+    Convention::new(
+        "row-not-normalised",
+        "Row {row}: the exponentials were not divided by their sum.",
+        "第{row}行：指数没有除以它们的和。",
+        |_, _| Vec::new(),
+    ),
+    Convention::new(
+        "exp-off",
+        "Row {row}: the exponential of key {key} is off; every weight of the row follows from that.",
+        "第{row}行：键{key}的指数有误；这一行的权重都由它推出。",
+        |_, _| Vec::new(),
     ),
 ];

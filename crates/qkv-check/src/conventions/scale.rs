@@ -23,7 +23,6 @@ pub(super) static TABLE: &[Convention] = &[
             variants.into_iter().map(|(_, variant)| variant).collect()
         },
     )
-    .presets(&["cudnn"])
     .fit(Fit {
         grid: |_, right| {
             let factor = |n: i32| 10f64.powf(f64::from(n) / 8.0);
@@ -62,8 +61,7 @@ pub(super) static TABLE: &[Convention] = &[
                 recipe.cap = Cap::AfterMask
             })
         },
-    )
-    .presets(&["onnx-1.18", "onnx-23", "onnx-24"]),
+    ),
     Convention::new(
         "softcap-unscaled",
         "The softcap is tanh(s/c), not multiplied by c.",

@@ -45,8 +45,7 @@ pub(super) static TABLE: &[Convention] = &[
             });
             variants
         },
-    )
-    .presets(&["hf-eager", "onnxruntime", "cudnn", "xformers"]),
+    ),
     Convention::new(
         "window-ignored",
         "The window is not applied.",

@@ -183,6 +183,29 @@ impl Model<'_> {
         x
     }
 
+    /// A row turned by the rotary embedding of its place, on or back.
+    pub(crate) fn turned_by(
+        &self,
+        kind: Kind,
+        row: &[f64],
+        [b, t]: [usize; 2],
+        on: bool,
+    ) -> Vec<f64> {
+        let turning = &self.recipe.rotary;
+        let turns = match kind {
+            Kind::Q => turning.queries,
+            Kind::K => turning.keys,
+            Kind::V => false,
+        };
+        let (Some(rotary), true) = (&turning.rotary, turns) else {
+            return row.to_vec();
+        };
+        let place = self.place(kind == Kind::Q, b, t);
+        let place = if turning.inverse == on { -place } else { place };
+        let row = plain(row.to_vec());
+        turn(rotary.pairing, &self.frequencies, row, place as f64).row
+    }
+
     fn turned(&self, kind: Kind, x: Sized, [b, t]: [usize; 2]) -> Sized {
         let turning = &self.recipe.rotary;
         let Some(rotary) = &turning.rotary else {

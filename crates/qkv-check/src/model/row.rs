@@ -521,7 +521,7 @@ impl Model<'_> {
     }
 
     /// What dropout multiplies a weight by.
-    fn kept_share(&self, [b, h, i]: [usize; 3], j: usize) -> f64 {
+    pub(crate) fn kept_share(&self, [b, h, i]: [usize; 3], j: usize) -> f64 {
         let Some(dropout) = self.recipe.dropout else {
             return 1.0;
         };

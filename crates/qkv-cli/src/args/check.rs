@@ -8,6 +8,22 @@ use std::path::PathBuf;
 /// The problem, and somebody else's numbers.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
+    /// Two files of intermediates to compare, the right one first, instead of --q, --k, --v
+    ///
+    /// safetensors, npz or JSON, as qkv explain -o steps.safetensors writes them. Arrays of the same
+    /// name are compared layer by layer, step by step.
+    #[arg(value_name = "FILE", value_parser = values::array, num_args = 0..=2)]
+    pub files: Vec<String>,
+    /// A filled-in sheet of qkv explain --exercise, as text or Markdown: every blank right or wrong
+    #[arg(long, value_name = "FILE")]
+    pub sheet: Option<String>,
+    /// Holds the numbers against what a system would give: torch-sdpa, flash-attn, onnx-25, jax, …
+    ///
+    /// The options say what was asked for, the system how it does that: its causal alignment, what a
+    /// row without a key gives, and the like. A bare --causal is then allowed. docs/conventions.md
+    /// lists the systems.
+    #[arg(long, value_name = "SYSTEM")]
+    pub against: Option<String>,
     /// Arrays.
     #[command(flatten)]
     pub inputs: InputArgs,
@@ -49,13 +65,54 @@ pub struct ClaimArgs {
     /// Their logarithm of each row's sum of exp(score), [L_q], [H,L_q] or [B,H,L_q]
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub lse: Option<String>,
+    /// Gradient of the loss by the output, for --dq, --dk and --dv: its shape is that of the output
+    #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
+    pub grad_output: Option<String>,
+    /// Their gradient of the queries
+    #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
+    pub dq: Option<String>,
+    /// Their gradient of the keys, cached ones first; with --x a width, as qkv explain has it
+    #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
+    pub dk: Option<String>,
+    /// Their gradient of the values, cached ones first; with --x a width
+    #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
+    pub dv: Option<String>,
+}
+
+impl ClaimArgs {
+    /// The first option of a step's numbers.
+    pub fn step(&self) -> Option<&'static str> {
+        let given = [
+            ("--scores", self.scores.is_some()),
+            ("--scaled", self.scaled.is_some()),
+            ("--weights", self.weights.is_some()),
+            ("--output", !self.output.is_empty()),
+            ("--lse", self.lse.is_some()),
+        ];
+        given
+            .iter()
+            .find(|(_, given)| *given)
+            .map(|(name, _)| *name)
+    }
+
+    /// The first option about gradients.
+    pub fn gradient(&self) -> Option<&'static str> {
+        let given = [
+            ("--grad-output", &self.grad_output),
+            ("--dq", &self.dq),
+            ("--dk", &self.dk),
+            ("--dv", &self.dv),
+        ];
+        let mut given = given.iter().filter(|(_, text)| text.is_some());
+        given.next().map(|(name, _)| *name)
+    }
 }
 
 /// Format, language, look, file.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Report")]
 pub struct ReportArgs {
-    /// Format of the report: text or json
+    /// Format of the report: text, markdown, html or json
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true)]
     pub format: Option<Format>,
     /// Short for --format json
@@ -73,7 +130,7 @@ pub struct ReportArgs {
     /// Colours: auto, always or never; auto means in a terminal and heeds NO_COLOR and CLICOLOR
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, hide_default_value = true, hide_possible_values = true)]
     pub color: Color,
-    /// Writes to a file, whose ending decides the format: .txt or .json
+    /// Writes to a file, whose ending decides the format: .txt, .md, .html or .json
     #[arg(short = 'o', value_name = "FILE")]
     pub file: Option<PathBuf>,
 }

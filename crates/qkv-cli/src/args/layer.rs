@@ -47,12 +47,9 @@ pub struct LayerArgs {
     /// on every machine, and each weight its own, whichever others are given.
     #[arg(long, value_name = "KIND", value_parser = values::init)]
     pub init: Option<Init>,
-    /// Width of a query and key head of drawn weights; D/heads if left out
-    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
-    pub dk: Option<usize>,
-    /// Width of a value head of drawn weights; d_k if left out
-    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
-    pub dv: Option<usize>,
+    /// Widths of drawn weights, which each command takes in its own way.
+    #[arg(skip)]
+    pub widths: WidthArgs,
     /// Adds x to the result
     #[arg(long)]
     pub residual: bool,
@@ -71,4 +68,16 @@ pub struct NormArgs {
     /// Gains of an RMS norm of the keys
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub k_norm: Option<String>,
+}
+
+/// Widths of drawn weights.
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Layer")]
+pub struct WidthArgs {
+    /// Width of a query and key head of drawn weights; D/heads if left out
+    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
+    pub dk: Option<usize>,
+    /// Width of a value head of drawn weights; d_k if left out
+    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
+    pub dv: Option<usize>,
 }

@@ -1,11 +1,13 @@
 //! Somebody else's numbers.
 
+use super::Found;
 use crate::args::{ClaimArgs, InputArgs, Layout};
 use crate::arrays::{Axes, Reader, dtype_of};
 use crate::error::{Error, Names, Result};
 use crate::operands::{head_counts, kv_option};
 use qkv::{DType, StepName, Tensor};
-use qkv_check::{Claim, Problem, Report, Watch, check_with};
+use qkv_check::presets::{Preset, check_against};
+use qkv_check::{Claim, Problem, Watch, check_with};
 use qkv_io::Array;
 
 /// All that was given, with the option of each.
@@ -92,8 +94,13 @@ impl Claims {
         Ok(())
     }
 
-    /// Compares.
-    pub fn check(&self, problem: &Problem<'_>, names: Names) -> Result<Report> {
+    /// Compares, with what is right or with what a system gives.
+    pub fn check(
+        &self,
+        problem: &Problem<'_>,
+        names: Names,
+        against: Option<&'static Preset>,
+    ) -> Result<Found> {
         if self.claims.is_empty() {
             return Err(Error::Missing {
                 argument: "--output".into(),
@@ -103,8 +110,13 @@ impl Claims {
             });
         }
         let watch = Watch::default();
-        let report = super::waiting::shown(&watch, || check_with(problem, &self.claims, &watch));
-        report.map_err(|error| match error {
+        let found = super::waiting::shown(&watch, || match against {
+            None => check_with(problem, &self.claims, &watch)
+                .map(|report| Found::Steps(Box::new(report))),
+            Some(preset) => check_against(problem, &self.claims, preset)
+                .map(|against| Found::Against(Box::new(against))),
+        });
+        found.map_err(|error| match error {
             qkv_check::Error::Problem(source) => Error::engine(names)(source),
             qkv_check::Error::Shape {
                 step,
@@ -129,7 +141,7 @@ impl Claims {
 
 /// Half a unit of the last digit that was typed anywhere in the array; none for whole numbers,
 /// which are meant as they stand.
-fn half_unit(array: &Array) -> f64 {
+pub fn half_unit(array: &Array) -> f64 {
     let decimals = array.decimals.iter().flatten();
     let decimals = decimals.filter(|decimals| **decimals != i32::MAX).max();
     match decimals {

@@ -3,7 +3,14 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod against;
+mod dumps;
 mod faults;
+mod format;
+mod gradients;
+mod hand;
+mod lint;
+mod sheet;
 
 use common::{Ran, qkv};
 use serde_json::Value;

@@ -1,0 +1,535 @@
+//! Somebody else's gradients of queries, keys and values.
+//!
+//! The right ones are those of the definition's derivative, with the bound of
+//! [`qkv::gradient_bound`]. Where they differ, the derivative is worked out again under every
+//! mistake of the table below, under every convention that changes the forward pass, and under
+//! pairs of both.
+
+mod backward;
+mod mistakes;
+
+pub use mistakes::MISTAKES;
+
+use crate::bound::stored_in;
+use crate::conventions::{Text, Variant, table};
+use crate::dumps::{FirstDifference, Report, place_of};
+use crate::model::{Model, Shared};
+use crate::problem::{Base, Problem};
+use crate::recipe::Recipe;
+use crate::recompute::difference;
+use crate::report::{Cause, Lint, Parameters, Places, Verdict};
+use backward::{Gradients, Kept, Mistake};
+use qkv::{DType, GradientBound, GradientName, GradientSizes, Tensor, gradient_bound};
+use rayon::prelude::*;
+
+/// Somebody else's gradient.
+#[derive(Clone, Debug)]
+pub struct GradientClaim {
+    /// [`GradientName::GradQ`], `GradK` or `GradV`.
+    pub name: GradientName,
+    /// In the shape of what it is the gradient of; leading axes of length 1 may be left out.
+    pub values: Tensor<f64>,
+    /// The format that it is stored in.
+    pub dtype: DType,
+    /// Half a unit of the last digit that was typed, where numbers were typed rounded.
+    pub half_unit: f64,
+}
+
+/// A mistake of the backward pass.
+#[derive(Clone, Copy)]
+pub struct GradientMistake {
+    /// Its name, which never changes.
+    pub id: &'static str,
+    /// What the other side did.
+    pub says: Text,
+    edit: fn(&mut Mistake),
+}
+
+/// The mistake of this id.
+pub fn find(id: &str) -> Option<&'static GradientMistake> {
+    MISTAKES.iter().find(|mistake| mistake.id == id)
+}
+
+/// Why gradients could not be checked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The problem itself is not possible, or the gradient of the output does not fit it.
+    Problem(qkv::Error),
+    /// The problem starts from tokens.
+    NotGiven,
+    /// Numbers of another shape than what they are the gradient of.
+    Shape {
+        /// Which gradient.
+        name: GradientName,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// The shape that was expected.
+        expected: Vec<usize>,
+    },
+}
+
+impl From<qkv::Error> for Error {
+    fn from(error: qkv::Error) -> Error {
+        Error::Problem(error)
+    }
+}
+
+/// The order in which gradients are worked out.
+const ORDER: [GradientName; 3] = [
+    GradientName::GradV,
+    GradientName::GradQ,
+    GradientName::GradK,
+];
+
+/// Compares gradients with the right ones, and names what explains the difference.
+///
+/// `grad` has the shape of the problem's result; the problem is one of given queries, keys and
+/// values.
+///
+/// # Errors
+/// [`Error::Problem`] where inputs do not fit each other, [`Error::Shape`] for a gradient of another
+/// shape, [`Error::NotGiven`] for a problem of tokens and weights.
+///
+/// ```
+/// use qkv::{Block, DType, GradientName, Inputs, Tensor};
+/// use qkv_check::Problem;
+/// use qkv_check::gradients::{GradientClaim, check};
+/// let block = Block::default();
+/// let q = Tensor::new(&[1, 1, 2, 4], vec![1.0, 0.0, 2.0, 0.0, 0.0, 1.0, 0.0, -1.0])?;
+/// let v = Tensor::new(&[1, 1, 2, 1], vec![1.0, 10.0])?;
+/// let grad = Tensor::new(&[1, 1, 2, 1], vec![1.0, -0.5])?;
+/// let inputs = Inputs::new(q.view()?, q.view()?, v.view()?)?;
+/// let right = block.gradients(&block.steps(&inputs)?, 0, &grad)?;
+/// let dq = right.get(GradientName::GradQ).ok_or("always there")?;
+/// // Not multiplied by 1/√4:
+/// let theirs = dq.data().iter().map(|x| x * 2.0).collect();
+/// let claim = GradientClaim {
+///     name: GradientName::GradQ,
+///     values: Tensor::new(dq.shape(), theirs)?,
+///     dtype: DType::F64,
+///     half_unit: 0.0,
+/// };
+/// let problem = Problem::Given { block: &block, q: &q, k: &q, v: &v, past: None };
+/// let report = check(&problem, &grad, &[claim]).map_err(|_| "it fits")?;
+/// assert_eq!(report.causes[0].id(), "grad-scale-missing");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn check(
+    problem: &Problem<'_>,
+    grad: &Tensor<f64>,
+    claims: &[GradientClaim],
+) -> Result<Report, Error> {
+    let base = Base::new(*problem)?;
+    let Problem::Given {
+        block,
+        q,
+        k,
+        v,
+        past,
+    } = *problem
+    else {
+        return Err(Error::NotGiven);
+    };
+    let mut inputs = qkv::Inputs::new(q.view()?, k.view()?, v.view()?)?;
+    if let Some((past_k, past_v)) = past {
+        inputs = inputs.with_past(past_k.view()?, past_v.view()?)?;
+    }
+    let steps = block.steps(&inputs)?;
+    let gradients = block.gradients(&steps, inputs.past_len(), grad)?;
+    let heads_grad = gradients.get(GradientName::GradOutput).unwrap_or(grad);
+    let right = |name| gradients.get(name).cloned();
+    let mut sorted: Vec<&GradientClaim> = claims.iter().collect();
+    sorted.sort_by_key(|claim| ORDER.iter().position(|name| *name == claim.name));
+    let mut pairs = Vec::new();
+    for claim in sorted {
+        let Some(right) = right(claim.name) else {
+            continue;
+        };
+        if stripped(right.shape()) != stripped(claim.values.shape()) {
+            return Err(Error::Shape {
+                name: claim.name,
+                shape: claim.values.shape().to_vec(),
+                expected: right.shape().to_vec(),
+            });
+        }
+        pairs.push((claim, right));
+    }
+    let shared = Shared::default();
+    let recipe = Recipe::new(&base);
+    let sizes = sizes(&base, &shared, &recipe, heads_grad);
+    let judge = Judge {
+        bounds: [DType::F64, DType::F32, DType::F16, DType::Bf16]
+            .map(|dtype| gradient_bound(dtype, &sizes)),
+        pairs: &pairs,
+    };
+    let mut report = judge.compare(held(q, k, v));
+    if report.verdict == Verdict::Different {
+        let search = Search {
+            base: &base,
+            shared: &shared,
+            right: &recipe,
+            grad: heads_grad,
+            judge: &judge,
+        };
+        report.causes = search.run();
+    }
+    Ok(report)
+}
+
+/// The coarsest format that the inputs are held in.
+fn held(q: &Tensor<f64>, k: &Tensor<f64>, v: &Tensor<f64>) -> DType {
+    let formats = [q, k, v].map(|one| stored_in(one.data()).unwrap_or(DType::F64));
+    let finest = formats.into_iter().min_by_key(|format| place_of(*format));
+    finest.unwrap_or(DType::F64)
+}
+
+fn stripped(shape: &[usize]) -> &[usize] {
+    let ones = shape.iter().take_while(|n| **n == 1).count();
+    &shape[ones..]
+}
+
+/// What the bound is derived from, in this problem's own numbers.
+fn sizes(base: &Base<'_>, shared: &Shared, right: &Recipe, grad: &Tensor<f64>) -> GradientSizes {
+    let sizes = base.sizes;
+    let group = sizes.heads / sizes.kv_heads.max(1);
+    let mut out = GradientSizes {
+        head_dim: sizes.head_dim,
+        value_dim: sizes.value_dim,
+        keys: sizes.keys,
+        rows: sizes.queries * group,
+        weight: 0.0,
+        bias_terms: 0,
+        bias_weight: 0.0,
+        sink_terms: 0,
+        largest_score: 0.0,
+        scale: right.scale.abs(),
+        softcap: right.softcap,
+        dropout: right.dropout.map_or(0.0, |dropout| dropout.p),
+        q: 0.0,
+        k: 0.0,
+        grad: largest(grad.data()),
+        product: 0.0,
+    };
+    let Some(model) = Model::new(base, shared, right, false) else {
+        return out;
+    };
+    for at in 0..sizes.batch * sizes.kv_heads {
+        let (b, g) = (at / sizes.kv_heads, at % sizes.kv_heads);
+        let mut weight = vec![0.0; sizes.keys];
+        for h in g * group..(g + 1) * group {
+            let kept = Kept::new(&model, [b, h]);
+            out.q = out
+                .q
+                .max(kept.q.iter().map(|row| largest(row)).fold(0.0, f64::max));
+            out.k = out
+                .k
+                .max(kept.k.iter().map(|row| largest(row)).fold(0.0, f64::max));
+            for i in 0..sizes.queries {
+                let Some(row) = kept.row(&model, i) else {
+                    continue;
+                };
+                for j in (0..sizes.keys).filter(|j| row.weights[*j] != 0.0) {
+                    weight[j] += row.weights[j];
+                    let of = |a: &[f64], b: &[f64]| -> f64 {
+                        a.iter().zip(b).map(|(a, b)| (a * b).abs()).sum()
+                    };
+                    let score = right.scale.abs() * of(&kept.q[i], &kept.k[j]);
+                    let added = (row.logits[j] - row.scaled[j]).abs();
+                    let added = if added.is_finite() { added } else { 0.0 };
+                    out.largest_score = out.largest_score.max(score + added);
+                    let product = of(grad.row(&[b, h, i]), &kept.v[j]);
+                    out.product = out.product.max(product);
+                }
+            }
+        }
+        out.weight = out.weight.max(weight.into_iter().fold(0.0, f64::max));
+    }
+    out
+}
+
+fn largest(numbers: &[f64]) -> f64 {
+    numbers.iter().fold(0.0, |a, x| a.max(x.abs()))
+}
+
+/// Claims beside right numbers, with what rounding may do.
+struct Judge<'a> {
+    /// From fine to coarse.
+    bounds: [GradientBound; 4],
+    pairs: &'a [(&'a GradientClaim, Tensor<f64>)],
+}
+
+impl Judge<'_> {
+    /// The error allowed of each number of a claim, in a format.
+    fn allowed(&self, claim: &GradientClaim, format: usize) -> f64 {
+        let bound = &self.bounds[format];
+        let bound = match claim.name {
+            GradientName::GradQ => bound.q,
+            GradientName::GradK => bound.k,
+            _ => bound.v,
+        };
+        // Stored in single precision it is rounded once more than the bound knows.
+        let stored = match (format, claim.dtype) {
+            (0, _) => 0.0,
+            _ => 2f64.powi(-24) * largest(claim.values.data()),
+        };
+        bound + stored + claim.half_unit
+    }
+
+    /// Whether every claim is these numbers, as its own format rounds.
+    fn fits(&self, predicted: &Gradients) -> Option<f64> {
+        let mut left = 0.0_f64;
+        for (claim, _) in self.pairs {
+            let own = place_of(claim.dtype).max(1);
+            let allowed = self.allowed(claim, own);
+            let numbers = predicted.of(claim.name);
+            if numbers.len() != claim.values.data().len() {
+                return None;
+            }
+            for (a, b) in numbers.iter().zip(claim.values.data()) {
+                let apart = difference(*a, *b);
+                if apart.is_nan() || apart > allowed {
+                    return None;
+                }
+                left = left.max(apart);
+            }
+        }
+        Some(left)
+    }
+
+    fn compare(&self, held: DType) -> Report {
+        let mut report = Report {
+            verdict: Verdict::Equal,
+            rounding: None,
+            first_difference: None,
+            equal: Vec::new(),
+            differing: Vec::new(),
+            causes: Vec::new(),
+            bound: 0.0,
+            max_abs_error: 0.0,
+            places: None,
+            lint: Vec::new(),
+            missing: Vec::new(),
+            extra: Vec::new(),
+            of_files: false,
+        };
+        let mut level = 0;
+        let mut equal = Vec::new();
+        for (claim, right) in self.pairs {
+            let own = place_of(claim.dtype);
+            let stored = stored_in(claim.values.data()).filter(|_| claim.half_unit == 0.0);
+            let coarsest = [Some(held), stored, Some(claim.dtype), Some(DType::F32)];
+            let coarsest = coarsest
+                .into_iter()
+                .flatten()
+                .map(place_of)
+                .max()
+                .unwrap_or(1);
+            let name = claim.name.as_str();
+            let (theirs, numbers) = (claim.values.data(), right.data());
+            let apart = theirs.iter().zip(numbers).map(|(a, b)| difference(*a, *b));
+            let most = apart.fold(0.0, f64::max);
+            report.bound = report.bound.max(self.allowed(claim, own));
+            report.max_abs_error = report.max_abs_error.max(most);
+            let fits = (own..=coarsest).find(|format| most <= self.allowed(claim, *format));
+            if let Some(format) = fits {
+                if format > own {
+                    // Numbers that are held in a format say more than how far they are off.
+                    let held = stored.map_or(0, place_of);
+                    level = level.max(format).max(held);
+                }
+                report.equal.push(name.to_owned());
+                equal.push(claim.name);
+                continue;
+            }
+            report.differing.push(name.to_owned());
+            if report.first_difference.is_none() {
+                let allowed = self.allowed(claim, own);
+                report.first_difference = Some(first(claim, right, allowed, &equal));
+                report.places = Some(places(claim, right, allowed));
+                report.bound = allowed;
+            }
+        }
+        if numbers_are_nan(self.pairs) {
+            report.lint.push(Lint {
+                id: "reference-nan",
+                parameters: Parameters::new(),
+            });
+        }
+        if report.first_difference.is_some() {
+            report.verdict = Verdict::Different;
+        } else if level > 0 {
+            report.verdict = Verdict::Rounding;
+            report.rounding = [DType::F64, DType::F32, DType::F16, DType::Bf16]
+                .get(level)
+                .copied();
+        }
+        report
+    }
+}
+
+fn numbers_are_nan(pairs: &[(&GradientClaim, Tensor<f64>)]) -> bool {
+    pairs
+        .iter()
+        .any(|(_, right)| right.data().iter().any(|x| x.is_nan()))
+}
+
+fn first(
+    claim: &GradientClaim,
+    right: &Tensor<f64>,
+    allowed: f64,
+    equal: &[GradientName],
+) -> FirstDifference {
+    let pairs = right.data().iter().zip(claim.values.data());
+    let at = pairs
+        .enumerate()
+        .find(|(_, (a, b))| difference(**a, **b) > allowed);
+    FirstDifference {
+        names: [claim.name.as_str(), claim.name.as_str()].map(str::to_owned),
+        layer: None,
+        step: Some(claim.name.as_str()),
+        equal_inputs: equal.iter().map(|name| name.as_str()).collect(),
+        shapes: None,
+        at: at.map(|(at, (a, b))| (crate::dumps::index_of(right.shape(), at), *a, *b)),
+    }
+}
+
+fn places(claim: &GradientClaim, right: &Tensor<f64>, allowed: f64) -> Places {
+    let mut places = Places {
+        of: right.data().len(),
+        ..Places::default()
+    };
+    let pairs = right.data().iter().zip(claim.values.data());
+    let mut ratio = crate::dumps::Ratio::default();
+    let width = right.shape().last().copied().unwrap_or(1).max(1);
+    for (at, (a, b)) in pairs.enumerate() {
+        if difference(*a, *b) > allowed {
+            ratio.note(places.count == 0, at / width, *a, *b, allowed);
+            places.count += 1;
+            crate::dumps::note_place(&mut places, &crate::dumps::index_of(right.shape(), at));
+        }
+    }
+    places.ratio = ratio.found();
+    places
+}
+
+/// Which mistakes explain the claims.
+struct Search<'a> {
+    base: &'a Base<'a>,
+    shared: &'a Shared,
+    right: &'a Recipe,
+    grad: &'a Tensor<f64>,
+    judge: &'a Judge<'a>,
+}
+
+/// Changes of the backward pass, and of the forward pass.
+struct Hypothesis {
+    ids: Vec<&'static str>,
+    parameters: Parameters,
+    recipe: Recipe,
+    mistake: Mistake,
+}
+
+impl Search<'_> {
+    fn run(&self) -> Vec<Cause> {
+        let block = self.base.problem.block();
+        if block.q_norm.is_some() || block.k_norm.is_some() {
+            return Vec::new(); // their derivative is the definition's alone
+        }
+        let backward: Vec<Hypothesis> = MISTAKES
+            .iter()
+            .filter_map(|mistake| self.backward(mistake, self.right.clone(), &[]))
+            .collect();
+        let forward = self.forward();
+        let mut causes = self.fitting(&backward);
+        causes.extend(self.fitting(&forward));
+        if !causes.is_empty() {
+            return causes;
+        }
+        let mut pairs = Vec::new();
+        for (at, one) in MISTAKES.iter().enumerate() {
+            for other in &MISTAKES[at + 1..] {
+                let mut both = self.backward(one, self.right.clone(), &[other]);
+                if let Some(both) = &mut both {
+                    both.ids = vec![one.id, other.id];
+                }
+                pairs.extend(both.filter(|both| both.ids[0] != both.ids[1]));
+            }
+            for convention in &forward {
+                let pair = self.backward(one, convention.recipe.clone(), &[]);
+                pairs.extend(pair.map(|pair| Hypothesis {
+                    ids: [&convention.ids[..], &pair.ids].concat(),
+                    parameters: convention.parameters.clone(),
+                    ..pair
+                }));
+            }
+        }
+        self.fitting(&pairs)
+    }
+
+    /// A mistake of the backward pass; `None` where it changes nothing.
+    fn backward(
+        &self,
+        one: &GradientMistake,
+        recipe: Recipe,
+        more: &[&GradientMistake],
+    ) -> Option<Hypothesis> {
+        let mut mistake = Mistake::default();
+        let all = more.iter().copied().chain([one]);
+        for one in all {
+            let before = mistake;
+            (one.edit)(&mut mistake);
+            if mistake == before || !mistake.means_something(self.base, &recipe) {
+                return None;
+            }
+        }
+        Some(Hypothesis {
+            ids: vec![one.id],
+            parameters: Parameters::new(),
+            recipe,
+            mistake,
+        })
+    }
+
+    /// Conventions whose derivative is known here: those that change weights row by row.
+    fn forward(&self) -> Vec<Hypothesis> {
+        let mut found: Vec<Hypothesis> = Vec::new();
+        for convention in table() {
+            for Variant { parameters, edit } in (convention.variants)(self.base, self.right) {
+                let mut recipe = self.right.clone();
+                edit(&mut recipe);
+                if recipe != *self.right && backward::is_known(&recipe, self.right) {
+                    found.push(Hypothesis {
+                        ids: vec![convention.id],
+                        parameters,
+                        recipe,
+                        mistake: Mistake::default(),
+                    });
+                }
+            }
+        }
+        found
+    }
+
+    fn fitting(&self, hypotheses: &[Hypothesis]) -> Vec<Cause> {
+        let mut causes: Vec<Cause> = Vec::new();
+        let found: Vec<Option<Cause>> = hypotheses.par_iter().map(|one| self.fit(one)).collect();
+        for cause in found.into_iter().flatten() {
+            if !causes.iter().any(|known| known.ids == cause.ids) {
+                causes.push(cause);
+            }
+        }
+        causes
+    }
+
+    fn fit(&self, hypothesis: &Hypothesis) -> Option<Cause> {
+        let model = Model::new(self.base, self.shared, &hypothesis.recipe, false)?;
+        let predicted = Gradients::new(&model, self.base, self.grad, hypothesis.mistake)?;
+        let left = self.judge.fits(&predicted)?;
+        Some(Cause {
+            ids: hypothesis.ids.clone(),
+            parameters: hypothesis.parameters.clone(),
+            max_abs_error: left,
+        })
+    }
+}

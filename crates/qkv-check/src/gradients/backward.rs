@@ -1,0 +1,303 @@
+//! The derivative of a recipe, with or without mistakes, row by row:
+//!
+//! ```text
+//! dP[i,j] = g_i·v_j,   dS[i,j] = P[i,j]·(dP[i,j] − Σ_j P·dP)·(1 − tanh²),
+//! dQ_i = scale·Σ_j dS[i,j]·k_j,   dK_j = scale·Σ_i dS[i,j]·q_i,   dV_j = Σ_i P'[i,j]·g_i
+//! ```
+
+use crate::model::{Kind, Model};
+use crate::problem::Base;
+use crate::recipe::{Arrangement, Axis, Cap, DroppedRule, Merge, Recipe, Shown, Split, Swap};
+use qkv::{GradientName, StepName, Tensor};
+
+/// What the backward pass gets wrong; the default is nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mistake {
+    /// How often the scale is multiplied.
+    pub scales: i32,
+    pub row_term: bool,
+    pub softmax: bool,
+    pub mask: bool,
+    pub groups: Groups,
+    pub swapped: bool,
+    pub softcap: bool,
+    pub dropout: bool,
+    pub turned_back: bool,
+    pub turned_on: bool,
+    pub sign: f64,
+}
+
+/// What becomes of the gradients of a group's heads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Groups {
+    Sum,
+    First,
+    Last,
+    Mean,
+}
+
+impl Default for Mistake {
+    fn default() -> Mistake {
+        Mistake {
+            scales: 1,
+            row_term: true,
+            softmax: true,
+            mask: true,
+            groups: Groups::Sum,
+            swapped: false,
+            softcap: true,
+            dropout: true,
+            turned_back: true,
+            turned_on: false,
+            sign: 1.0,
+        }
+    }
+}
+
+impl Mistake {
+    /// Whether it can change anything in this problem.
+    pub fn means_something(&self, base: &Base<'_>, recipe: &Recipe) -> bool {
+        let sizes = base.sizes;
+        let same_shape = sizes.queries == sizes.keys && sizes.heads == sizes.kv_heads;
+        (self.groups == Groups::Sum || sizes.heads > sizes.kv_heads)
+            && (!self.swapped || same_shape)
+            && (self.softcap || recipe.softcap.is_some())
+            && (self.dropout || recipe.dropout.is_some())
+            && (self.turned_back && !self.turned_on || recipe.rotary.rotary.is_some())
+            && (self.row_term || self.softmax)
+    }
+}
+
+/// Whether the derivative of a recipe is the one above.
+pub(super) fn is_known(recipe: &Recipe, right: &Recipe) -> bool {
+    recipe.arrangement == Arrangement::Tokens
+        && recipe.split == Split::Usual
+        && recipe.merge == Merge::Usual
+        && recipe.shown == Shown::Plain
+        && recipe.swap == Swap::None
+        && recipe.axis == Axis::Keys
+        && recipe.dropped == DroppedRule::Left
+        && recipe.cap == Cap::Usual
+        && recipe.projection == right.projection
+        && recipe.norm == right.norm
+        && recipe.scale_after == 1.0
+        && !recipe.distance.before_scale
+        && !recipe.rotary.values
+        && recipe.lse_base_2 == right.lse_base_2
+}
+
+/// Rows of a query head and of what it sees.
+pub(super) struct Kept {
+    at: [usize; 2],
+    pub q: Vec<Vec<f64>>,
+    pub k: Vec<Vec<f64>>,
+    pub v: Vec<Vec<f64>>,
+}
+
+/// A row on its way to weights.
+pub(super) struct Row {
+    pub scaled: Vec<f64>,
+    /// −∞ where dropped.
+    pub logits: Vec<f64>,
+    pub weights: Vec<f64>,
+    /// What dropout multiplies each weight by.
+    pub shares: Vec<f64>,
+}
+
+impl Kept {
+    pub fn new(model: &Model<'_>, at @ [b, h]: [usize; 2]) -> Kept {
+        let sizes = model.sizes();
+        let g = model.group_of(h);
+        let rows = |kind: Kind, h: usize, count: usize| -> Vec<Vec<f64>> {
+            (0..count)
+                .map(|t| model.ready(kind, [b, h, t]).row)
+                .collect()
+        };
+        Kept {
+            at,
+            q: rows(Kind::Q, h, sizes.queries),
+            k: rows(Kind::K, g, sizes.keys),
+            v: rows(Kind::V, g, sizes.keys),
+        }
+    }
+
+    pub fn row(&self, model: &Model<'_>, i: usize) -> Option<Row> {
+        let at = [self.at[0], self.at[1], i];
+        let step = |step| model.step(step, &at).map(|row| row.values);
+        let weights = step(StepName::Weights)?;
+        let shares = match model.recipe.dropout {
+            None => vec![1.0; weights.len()],
+            Some(_) => (0..weights.len())
+                .map(|j| model.kept_share(at, j))
+                .collect(),
+        };
+        Some(Row {
+            scaled: step(StepName::Scaled)?,
+            logits: step(StepName::Masked)?,
+            weights,
+            shares,
+        })
+    }
+}
+
+/// Gradients of queries, keys and values.
+pub(super) struct Gradients {
+    q: Vec<f64>,
+    k: Vec<f64>,
+    v: Vec<f64>,
+}
+
+impl Gradients {
+    pub fn of(&self, name: GradientName) -> &[f64] {
+        match name {
+            GradientName::GradQ => &self.q,
+            GradientName::GradK => &self.k,
+            _ => &self.v,
+        }
+    }
+
+    pub fn new(
+        model: &Model<'_>,
+        base: &Base<'_>,
+        grad: &Tensor<f64>,
+        mistake: Mistake,
+    ) -> Option<Gradients> {
+        let sizes = base.sizes;
+        let (d, dv) = (sizes.head_dim, sizes.value_dim);
+        let mut out = Gradients {
+            q: vec![0.0; sizes.batch * sizes.heads * sizes.queries * d],
+            k: vec![0.0; sizes.batch * sizes.kv_heads * sizes.keys * d],
+            v: vec![0.0; sizes.batch * sizes.kv_heads * sizes.keys * dv],
+        };
+        let group = sizes.heads / sizes.kv_heads.max(1);
+        for at in 0..sizes.batch * sizes.heads {
+            let (b, h) = (at / sizes.heads, at % sizes.heads);
+            let kept = Kept::new(model, [b, h]);
+            let head = Head::new(model, &kept, grad, mistake)?;
+            let start = at * sizes.queries * d;
+            out.q[start..start + head.q.len()].copy_from_slice(&head.q);
+            let g = model.group_of(h);
+            let share = match mistake.groups {
+                Groups::Sum => 1.0,
+                Groups::First => f64::from(u8::from(h % group == 0)),
+                Groups::Last => f64::from(u8::from(h % group == group - 1)),
+                Groups::Mean => 1.0 / group as f64,
+            };
+            let add = |to: &mut [f64], from: &[f64]| {
+                let start = (b * sizes.kv_heads + g) * from.len();
+                for (to, from) in to[start..].iter_mut().zip(from) {
+                    *to += share * from;
+                }
+            };
+            add(&mut out.k, &head.k);
+            add(&mut out.v, &head.v);
+        }
+        out.turn_back(model, base, mistake);
+        for numbers in [&mut out.q, &mut out.k, &mut out.v] {
+            numbers.iter_mut().for_each(|x| *x *= mistake.sign);
+        }
+        if mistake.swapped {
+            std::mem::swap(&mut out.q, &mut out.k);
+        }
+        Some(out)
+    }
+
+    /// From rotated queries and keys to those before; cached keys are as they were cached.
+    fn turn_back(&mut self, model: &Model<'_>, base: &Base<'_>, mistake: Mistake) {
+        if !mistake.turned_back || model.recipe.rotary.rotary.is_none() {
+            return;
+        }
+        let sizes = base.sizes;
+        let each = [
+            (Kind::Q, &mut self.q, sizes.heads, sizes.queries, 0),
+            (Kind::K, &mut self.k, sizes.kv_heads, sizes.keys, sizes.past),
+        ];
+        for (kind, numbers, heads, tokens, from) in each {
+            for (at, row) in numbers.chunks_mut(sizes.head_dim.max(1)).enumerate() {
+                let (b, t) = (at / (heads * tokens), at % tokens);
+                if t >= from {
+                    let turned = model.turned_by(kind, row, [b, t], mistake.turned_on);
+                    row.copy_from_slice(&turned);
+                }
+            }
+        }
+    }
+}
+
+/// Gradients of one query head.
+struct Head {
+    q: Vec<f64>,
+    k: Vec<f64>,
+    v: Vec<f64>,
+}
+
+impl Head {
+    fn new(model: &Model<'_>, kept: &Kept, grad: &Tensor<f64>, mistake: Mistake) -> Option<Head> {
+        let [b, h] = kept.at;
+        let width = |rows: &[Vec<f64>]| rows.first().map_or(0, Vec::len);
+        let (d, dv) = (width(&kept.k), width(&kept.v));
+        let mut out = Head {
+            q: vec![0.0; kept.q.len() * width(&kept.q)],
+            k: vec![0.0; kept.k.len() * d],
+            v: vec![0.0; kept.v.len() * dv],
+        };
+        let scale = model.recipe.scale.powi(mistake.scales);
+        for i in 0..kept.q.len() {
+            let Row {
+                scaled,
+                logits,
+                mut weights,
+                mut shares,
+            } = kept.row(model, i)?;
+            if !mistake.dropout {
+                shares.fill(1.0);
+            }
+            if !mistake.mask {
+                unmasked(model, &scaled, &logits, &mut weights);
+            }
+            let g = grad.row(&[b, h, i]);
+            let used: Vec<usize> = (0..weights.len()).filter(|j| weights[*j] != 0.0).collect();
+            let dp: Vec<f64> = used
+                .iter()
+                .map(|&j| shares[j] * g.iter().zip(&kept.v[j]).map(|(g, v)| g * v).sum::<f64>())
+                .collect();
+            let sum: f64 = used.iter().zip(&dp).map(|(j, dp)| weights[*j] * dp).sum();
+            let row_term = if mistake.row_term { sum } else { 0.0 };
+            for (&j, dp) in used.iter().zip(&dp) {
+                let mut ds = match mistake.softmax {
+                    true => weights[j] * (dp - row_term),
+                    false => *dp,
+                };
+                if let (Some(cap), true) = (model.recipe.softcap, mistake.softcap) {
+                    ds *= 1.0 - (scaled[j] / cap).tanh().powi(2);
+                }
+                ds *= scale;
+                for c in 0..d {
+                    out.q[i * d + c] += ds * kept.k[j][c];
+                    out.k[j * d + c] += ds * kept.q[i][c];
+                }
+                for (c, g) in g.iter().enumerate() {
+                    out.v[j * dv + c] += weights[j] * shares[j] * g;
+                }
+            }
+        }
+        Some(out)
+    }
+}
+
+/// Weights that a backward pass makes again without the mask, from the lse of the kept keys.
+fn unmasked(model: &Model<'_>, scaled: &[f64], logits: &[f64], weights: &mut [f64]) {
+    let Some(known) = (0..weights.len()).find(|j| weights[*j] > 0.0) else {
+        return;
+    };
+    let lse = logits[known] - weights[known].ln();
+    for (j, weight) in weights.iter_mut().enumerate() {
+        if logits[j] == f64::NEG_INFINITY {
+            let score = match model.recipe.softcap {
+                Some(cap) => cap * (scaled[j] / cap).tanh(),
+                None => scaled[j],
+            };
+            *weight = (score - lse).exp();
+        }
+    }
+}
