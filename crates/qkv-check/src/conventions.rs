@@ -37,7 +37,7 @@ pub struct Convention {
     /// The ways to do it in this problem; none where it means nothing.
     pub(crate) variants: fn(&Base<'_>, &Recipe) -> Vec<Variant>,
     /// An unknown number that is to be found.
-    pub(crate) fit: Option<Fit>,
+    pub(crate) fits: &'static [Fit],
 }
 
 /// One way to do it.
@@ -87,12 +87,13 @@ impl Convention {
             id,
             says: Text { en, zh },
             variants,
-            fit: None,
+            fits: &[],
         }
     }
 
-    const fn fit(mut self, fit: Fit) -> Convention {
-        self.fit = Some(fit);
+    /// Each of the ways to do it that have an unknown number.
+    const fn fits(mut self, fits: &'static [Fit]) -> Convention {
+        self.fits = fits;
         self
     }
 }

@@ -86,7 +86,7 @@ pub(super) static TABLE: &[Convention] = &[
                 .collect()
         },
     )
-    .fit(Fit {
+    .fits(&[Fit {
         grid: |_, right| match right.slopes {
             Some(_) => (-16..=16)
                 .map(|n| f64::from(n) / 4.0)
@@ -105,7 +105,7 @@ pub(super) static TABLE: &[Convention] = &[
                 ("factor", Value::Number(factor)),
             ])
         },
-    }),
+    }]),
     Convention::new(
         "alibi-alignment",
         "ALiBi measures distance from another place.",

@@ -3,7 +3,7 @@
 use super::causal::triangular;
 use super::{Convention, Fit, Variant, only};
 use crate::problem::Base;
-use crate::recipe::{DroppedRule, EmptyRule, MaskRule, Padding};
+use crate::recipe::{DroppedRule, EmptyRule, MaskRule, Padding, Recipe};
 use crate::report::{Parameters, Value};
 
 pub(super) static TABLE: &[Convention] = &[
@@ -120,17 +120,15 @@ pub(super) static TABLE: &[Convention] = &[
             if_masked(base, variants)
         },
     )
-    .fit(Fit {
-        grid: |base, _| match any_mask(base) {
-            true => (-16..=16)
-                .map(|n| -(10f64.powf(f64::from(n) / 8.0)))
-                .collect(),
-            false => Vec::new(),
-        },
-        set: |_, recipe, fill| recipe.dropped = DroppedRule::Filled(fill),
-        whole: false,
-        parameters: |_, _, fill| Parameters::from([("fill", Value::Number(fill))]),
-    }),
+    .fits(&[
+        weak_fill(|_, recipe, fill| recipe.dropped = DroppedRule::Filled(fill)),
+        weak_fill(|_, recipe, fill| {
+            recipe.dropped = DroppedRule::Added {
+                kept: 0.0,
+                dropped: fill,
+            };
+        }),
+    ]),
     Convention::new(
         "empty-row",
         "A row that keeps no key gives {gives} instead of zeros.",
@@ -214,4 +212,19 @@ fn padding_masks(base: &Base<'_>) -> bool {
             .masks
             .iter()
             .all(|mask| same_for_all(&mask.view()))
+}
+
+/// An unknown number in place of −∞.
+const fn weak_fill(set: fn(&Base<'_>, &mut Recipe, f64)) -> Fit {
+    Fit {
+        grid: |base, _| match any_mask(base) {
+            true => (-16..=16)
+                .map(|n| -(10f64.powf(f64::from(n) / 8.0)))
+                .collect(),
+            false => Vec::new(),
+        },
+        set,
+        whole: false,
+        parameters: |_, _, fill| Parameters::from([("fill", Value::Number(fill))]),
+    }
 }

@@ -58,7 +58,7 @@ pub(super) static TABLE: &[Convention] = &[
                 .collect()
         },
     )
-    .fit(Fit {
+    .fits(&[Fit {
         grid: |_, right| match right.rotary.rotary {
             Some(_) => (8..=160).map(|n| 10f64.powf(f64::from(n) / 20.0)).collect(),
             None => Vec::new(),
@@ -66,7 +66,7 @@ pub(super) static TABLE: &[Convention] = &[
         set: |_, recipe, base| set_base(recipe, base.abs().max(1e-3)),
         whole: false,
         parameters: |_, _, base| Parameters::from([("base", Value::Number(base))]),
-    }),
+    }]),
     Convention::new(
         "rotary-scaling",
         "The rotary frequencies are scaled otherwise: {kind}.",

@@ -23,7 +23,7 @@ pub(super) static TABLE: &[Convention] = &[
             variants.into_iter().map(|(_, variant)| variant).collect()
         },
     )
-    .fit(Fit {
+    .fits(&[Fit {
         grid: |_, right| {
             let factor = |n: i32| 10f64.powf(f64::from(n) / 8.0);
             let steps = (-24..=24).map(factor);
@@ -33,7 +33,7 @@ pub(super) static TABLE: &[Convention] = &[
         set: |_, recipe, scale| recipe.scale = scale,
         whole: false,
         parameters,
-    }),
+    }]),
     Convention::new(
         "scale-after-softmax",
         "The scale is multiplied after the softmax: the weights of a row sum to it.",
@@ -84,12 +84,12 @@ pub(super) static TABLE: &[Convention] = &[
         "softcap的值不同：{cap}。",
         |_, _| Vec::new(),
     )
-    .fit(Fit {
+    .fits(&[Fit {
         grid: |_, _| (-8..=24).map(|n| 10f64.powf(f64::from(n) / 8.0)).collect(),
         set: |_, recipe, cap| recipe.softcap = Some(cap.abs().max(1e-6)),
         whole: false,
         parameters: |_, _, cap| Parameters::from([("cap", Value::Number(cap.abs()))]),
-    }),
+    }]),
 ];
 
 /// The factors that have a name, in the order of their names.

@@ -56,10 +56,10 @@ pub(super) static TABLE: &[Convention] = &[
             variants
         },
     )
-    .fit(Fit {
+    .fits(&[Fit {
         grid: |_, _| (1..=40).map(|n| f64::from(n * n)).collect(),
         set: |_, recipe, count| recipe.phantoms = count.max(0.0),
         whole: true,
         parameters: |_, _, count| Parameters::from([("count", Value::Whole(count as i64))]),
-    }),
+    }]),
 ];

@@ -10,11 +10,7 @@ use rayon::prelude::*;
 
 /// Each convention with an unknown number, with the numbers that fit the probes best.
 pub(super) fn singles(case: &Case<'_>, probes: &Probes) -> Vec<Hypothesis> {
-    let unknown: Vec<(usize, &Convention, Fit)> = table()
-        .enumerate()
-        .filter_map(|(rank, convention)| Some((rank, convention, convention.fit?)))
-        .collect();
-    unknown
+    unknown()
         .into_par_iter()
         .flat_map_iter(|(rank, convention, unknown)| {
             let grid = (unknown.grid)(&case.base, &case.right);
@@ -42,10 +38,7 @@ pub(super) fn pairs(
     probes: &Probes,
 ) -> Vec<Hypothesis> {
     let few: Probes = probes.iter().copied().take(4).collect();
-    let unknown: Vec<(usize, &Convention, Fit)> = table()
-        .enumerate()
-        .filter_map(|(rank, convention)| Some((rank, convention, convention.fit?)))
-        .collect();
+    let unknown = unknown();
     case.watch.more(known.len());
     known
         .par_iter()
@@ -75,6 +68,19 @@ pub(super) fn pairs(
                 }
             }
             found
+        })
+        .collect()
+}
+
+/// The unknown numbers of the table, with the ranks of their conventions.
+fn unknown() -> Vec<(usize, &'static Convention, Fit)> {
+    let ranked = table().enumerate();
+    ranked
+        .flat_map(|(rank, convention)| {
+            convention
+                .fits
+                .iter()
+                .map(move |fit| (rank, convention, *fit))
         })
         .collect()
 }

@@ -45,6 +45,19 @@ fn b014_a_weak_fill() {
     );
 }
 
+#[test]
+fn b014_a_weak_fill_that_is_added_and_is_no_usual_number() {
+    // −4.3 added to the scores of dropped keys.
+    let json = differs(
+        "--q '1 .5;-1 2;.5 -1' --k '1 0;.5 1;-1 1;2 -.5' --v '1 2;4 -3;7 5;-2 6' \
+         --keep '1 0 1 1;1 1 0 0;0 1 1 0' --output '0.02578311719835269 4.539417389293024;\
+         3.671241757542521 -2.0316501572917676;4.750714954251166 0.24134170847046657'",
+        "mask-fill-weak",
+    );
+    let fill = json["causes"][0]["parameters"]["fill"].as_f64();
+    assert!(fill.is_some_and(|fill| (fill + 4.3).abs() < 1e-6), "{json}");
+}
+
 /// Numbers with a blank between, row by row.
 fn rows(rows: &[&[f64]]) -> String {
     let row = |row: &&[f64]| {
