@@ -24,7 +24,7 @@ mod block;
 mod bound;
 mod rows;
 mod share;
-mod wide;
+pub(super) mod wide;
 
 use super::call::Call;
 use super::options::Options;
@@ -207,7 +207,7 @@ pub fn backward_into<T: Float>(
 ) -> Result<()> {
     attention.check(inputs)?;
     check(attention, inputs, saved, grad_output, &gradients)?;
-    wide::run(attention, inputs, saved, grad_output, options, gradients)
+    T::backward(attention, inputs, saved, grad_output, options, gradients)
 }
 
 /// [`backward_into`] of numbers that are computed in, once all has been checked.

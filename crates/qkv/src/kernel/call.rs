@@ -11,7 +11,7 @@ use std::ops::Range;
 const MOST_BY_DOTS: usize = 2;
 
 /// A checked call.
-pub(super) struct Call<'a, T: Stored> {
+pub struct Call<'a, T: Stored> {
     pub(super) attention: &'a Attention<'a>,
     pub(super) inputs: Inputs<'a, T>,
     pub(super) storage: &'static Storage<T>,

@@ -1,8 +1,15 @@
 //! The numbers that have kernels of their own.
 
+use super::backward::{GradientsMut, Saved, wide};
 use super::block::Scratch;
+use super::call::Call;
+use super::forward;
+use super::options::Options;
 use super::simd::{Isa, Kernels, Rows, Storage};
-use crate::view::{AnyView, Element, View};
+use super::weights::{self, Part};
+use crate::attention::{Attention, Inputs};
+use crate::error::Result;
+use crate::view::{AnyView, Element, Tensor, View};
 use crate::view_mut::ViewMut;
 use half::{bf16, f16};
 use std::fmt::Debug;
@@ -51,6 +58,30 @@ pub trait Stored: Element + Default + PartialEq + Debug {
 
     /// Lends this thread's scratch memory.
     fn with_scratch<R>(work: impl FnOnce(&mut Scratch<Self>) -> R) -> R;
+
+    // The passes are generic, and large. Callers reach them through the methods below, which are
+    // not, so that each is compiled in this crate and not again in every program.
+
+    /// See [`forward::forward`].
+    fn forward(
+        call: &Call<'_, Self>,
+        output: ViewMut<'_, Self>,
+        lse: &mut [f64],
+        options: &Options,
+    ) -> Vec<[usize; 3]>;
+
+    /// See [`weights::recompute`].
+    fn recompute(call: &Call<'_, Self>, part: &Part, weigh: bool) -> Tensor<Self>;
+
+    /// See [`wide::run`].
+    fn backward(
+        attention: &Attention<'_>,
+        inputs: &Inputs<'_, Self>,
+        saved: Saved<'_, Self>,
+        grad_output: View<'_, Self>,
+        options: &Options,
+        gradients: GradientsMut<'_, Self>,
+    ) -> Result<()>;
 }
 
 /// What the kernels ask of a number that is computed in.
@@ -140,6 +171,30 @@ macro_rules! stored {
                     KEPT.set(Some(scratch));
                 }
                 result
+            }
+
+            fn forward(
+                call: &Call<'_, $t>,
+                output: ViewMut<'_, $t>,
+                lse: &mut [f64],
+                options: &Options,
+            ) -> Vec<[usize; 3]> {
+                forward::forward(call, output, lse, options)
+            }
+
+            fn recompute(call: &Call<'_, $t>, part: &Part, weigh: bool) -> Tensor<$t> {
+                weights::recompute(call, part, weigh)
+            }
+
+            fn backward(
+                attention: &Attention<'_>,
+                inputs: &Inputs<'_, $t>,
+                saved: Saved<'_, $t>,
+                grad_output: View<'_, $t>,
+                options: &Options,
+                gradients: GradientsMut<'_, $t>,
+            ) -> Result<()> {
+                wide::run(attention, inputs, saved, grad_output, options, gradients)
             }
         }
     };

@@ -74,7 +74,7 @@ pub fn scores<T: Float>(
     options: &Options,
     part: &Part,
 ) -> Result<Tensor<T>> {
-    recompute(attention, inputs, options, part, false)
+    checked(attention, inputs, options, part, false)
 }
 
 /// The weights, exp(score − max)/sum with the sink in the sum, before dropout; 0 where a key is
@@ -102,10 +102,10 @@ pub fn weights<T: Float>(
     options: &Options,
     part: &Part,
 ) -> Result<Tensor<T>> {
-    recompute(attention, inputs, options, part, true)
+    checked(attention, inputs, options, part, true)
 }
 
-fn recompute<T: Float>(
+fn checked<T: Float>(
     attention: &Attention<'_>,
     inputs: &Inputs<'_, T>,
     options: &Options,
@@ -115,6 +115,11 @@ fn recompute<T: Float>(
     attention.check(inputs)?;
     part.check(inputs)?;
     let call = Call::new(attention, *inputs, options.isa()?, options.reproducible);
+    Ok(T::recompute(&call, part, weigh))
+}
+
+/// Scores, or with `weigh` weights, of a part that lies within the call's.
+pub(super) fn recompute<T: Float>(call: &Call<'_, T>, part: &Part, weigh: bool) -> Tensor<T> {
     let dropped = if weigh { 0.0 } else { f64::NEG_INFINITY };
     let mut result = Tensor::filled(&part.shape(), T::from_f64(dropped));
     let data = result.data_mut();
@@ -133,14 +138,14 @@ fn recompute<T: Float>(
                     while first < end {
                         let queries = first..(first + BLOCK_QUERIES).min(end);
                         first = queries.end;
-                        scratch.take_rows(&call, head, h..h + 1, queries);
-                        block(&call, head, scratch, part, weigh, data);
+                        scratch.take_rows(call, head, h..h + 1, queries);
+                        block(call, head, scratch, part, weigh, data);
                     }
                 }
             }
         }
     });
-    Ok(result)
+    result
 }
 
 /// One block of queries of one head.

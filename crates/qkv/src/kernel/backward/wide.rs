@@ -71,7 +71,7 @@ impl<'a, T: Float> WideInputs<'a, T> {
 }
 
 /// The backward pass of numbers in any format; all has been checked.
-pub(super) fn run<T: Float>(
+pub(in super::super) fn run<T: Float>(
     attention: &Attention<'_>,
     inputs: &Inputs<'_, T>,
     saved: Saved<'_, T>,

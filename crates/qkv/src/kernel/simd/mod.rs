@@ -248,8 +248,11 @@ pub struct Kernels<T: 'static> {
 /// with: `queries × registers` of a tile of scores, then of values, then queries of
 /// a tile of values where there are few.
 macro_rules! kernels {
-    ($name:ident, $v:ty, $products:ty, $t:ty, $round:path, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal, $stream:literal) => {
-        static $name: Kernels<$t> = {
+    ($module:ident, $v:ty, $products:ty, $t:ty, $round:path, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal, $stream:literal) => {
+        // A module of its own, since the compiler works on several modules at once.
+        mod $module {
+        use super::*;
+        pub(super) static KERNELS: Kernels<$t> = {
             kernels!(@each $(#[$feature])*,
                 fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$products, $sr, $sn>;
                 fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = bend::bend::<$v>;
@@ -284,6 +287,7 @@ macro_rules! kernels {
                 exponentials_and_values, gradient, across, add, logarithms, products, burn,
             }
         };
+        }
     };
     // The features of a table cannot be repeated inside the repetition of its functions.
     (@each $(#[$feature:meta])*, ) => {};
@@ -307,21 +311,21 @@ macro_rules! kernels {
     };
 }
 
-kernels!(PORTABLE_F32, portable::Four<f32>, portable::Four<f32>, f32, softmax::keep, , 4 x 2, 4 x 2, 1);
-kernels!(PORTABLE_F64, portable::Four<f64>, portable::Four<f64>, f64, softmax::keep, , 4 x 2, 4 x 2, 1);
+kernels!(portable_f32, portable::Four<f32>, portable::Four<f32>, f32, softmax::keep, , 4 x 2, 4 x 2, 1);
+kernels!(portable_f64, portable::Four<f64>, portable::Four<f64>, f64, softmax::keep, , 4 x 2, 4 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2_F32, avx2::F32x8, avx2::F32x8, f32, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
+kernels!(avx2_f32, avx2::F32x8, avx2::F32x8, f32, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2_F64, avx2::F64x4, avx2::F64x4, f64, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
+kernels!(avx2_f64, avx2::F64x4, avx2::F64x4, f64, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX512_F32, avx512::F32x16, avx512::F32x16, f32, softmax::keep,
+kernels!(avx512_f32, avx512::F32x16, avx512::F32x16, f32, softmax::keep,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 6 x 4, 6 x 4, 2);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX512_F64, avx512::F64x8, avx512::F64x8, f64, softmax::keep,
+kernels!(avx512_f64, avx512::F64x8, avx512::F64x8, f64, softmax::keep,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4, 2);
 
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX512_BF16, avx512::F32x16, avx512bf16::Pairs, f32, avx512bf16::round,
+kernels!(avx512_bf16, avx512::F32x16, avx512bf16::Pairs, f32, avx512bf16::round,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")], 6 x 4, 6 x 4, 2);
 
 mod storage;

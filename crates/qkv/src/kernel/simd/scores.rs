@@ -70,11 +70,12 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
                         first_key: first * V::LANES,
                         out: out.as_mut_ptr().add(row * STRIDE),
                     };
+                    // Conditions on constants keep code out that no tile of R x N needs.
                     match vectors {
-                        1 => tile.high::<V, 1>(height),
-                        2 => tile.high::<V, 2>(height),
-                        3 => tile.high::<V, 3>(height),
-                        _ => tile.high::<V, N>(height),
+                        1 => tile.high::<V, R, 1>(height),
+                        2 if const { N > 2 } => tile.high::<V, R, 2>(height),
+                        3 if const { N > 3 } => tile.high::<V, R, 3>(height),
+                        _ => tile.high::<V, R, N>(height),
                     }
                 }
             }
@@ -120,15 +121,15 @@ struct Tile<T> {
 
 impl<T: Real> Tile<T> {
     #[inline(always)]
-    unsafe fn high<V: Vector<T = T>, const N: usize>(&self, height: usize) {
+    unsafe fn high<V: Vector<T = T>, const R: usize, const N: usize>(&self, height: usize) {
         unsafe {
             match height {
                 1 => self.compute::<V, 1, N>(),
                 2 => self.compute::<V, 2, N>(),
                 3 => self.compute::<V, 3, N>(),
-                4 => self.compute::<V, 4, N>(),
-                5 => self.compute::<V, 5, N>(),
-                _ => self.compute::<V, 6, N>(),
+                4 if const { R > 4 } => self.compute::<V, 4, N>(),
+                5 if const { R > 5 } => self.compute::<V, 5, N>(),
+                _ => self.compute::<V, R, N>(),
             }
         }
     }

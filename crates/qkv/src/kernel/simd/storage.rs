@@ -55,7 +55,7 @@ macro_rules! storage {
                 fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $e>) -> () =
                     piece::give::<$v, $e>;
             );
-            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, few, finish, give, kernels: &$kernels }
+            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, few, finish, give, kernels: &$kernels::KERNELS }
         };
     };
 }
@@ -95,9 +95,9 @@ all!(
     portable::Four<f32>,
     avx2::F32x8,
     avx512::F32x16,
-    PORTABLE_F32,
-    AVX2_F32,
-    AVX512_F32,
+    portable_f32,
+    avx2_f32,
+    avx512_f32,
     &AVX512
 );
 all!(
@@ -107,9 +107,9 @@ all!(
     portable::Four<f32>,
     avx2::F32x8,
     avx512::F32x16,
-    PORTABLE_F32,
-    AVX2_F32,
-    AVX512_F32,
+    portable_f32,
+    avx2_f32,
+    avx512_f32,
     &BF16_BY_DOTS
 );
 all!(
@@ -119,9 +119,9 @@ all!(
     portable::Four<f32>,
     avx2::F32x8,
     avx512::F32x16,
-    PORTABLE_F32,
-    AVX2_F32,
-    AVX512_F32,
+    portable_f32,
+    avx2_f32,
+    avx512_f32,
     &AVX512
 );
 all!(
@@ -131,13 +131,13 @@ all!(
     portable::Four<f64>,
     avx2::F64x4,
     avx512::F64x8,
-    PORTABLE_F64,
-    AVX2_F64,
-    AVX512_F64,
+    portable_f64,
+    avx2_f64,
+    avx512_f64,
     &AVX512
 );
 
 #[cfg(target_arch = "x86_64")]
 storage!(BF16_BY_DOTS, bf16, avx512::F32x16, avx512bf16::Pairs, avx512bf16::in_place, avx512bf16::queries,
-    avx512bf16::values, f32, AVX512_BF16,
+    avx512bf16::values, f32, avx512_bf16,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]);

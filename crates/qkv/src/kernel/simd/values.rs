@@ -175,21 +175,22 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                     sums_stride: stride,
                 };
                 if stream {
-                    tile.stream::<V>(height, end - first, row == 0);
+                    tile.stream::<V, FEW>(height, end - first, row == 0);
                 } else {
                     let next = &mut Meanwhile::new(next, tile.keys);
                     if end == vectors && tile.last <= V::LANES / 2 && height % 2 == 0 {
+                        // Conditions on constants keep code out that no tile of R x N needs.
                         match end - first {
-                            1 => tile.pairs::<V, R, 0>(height, next),
+                            3 if const { N > 2 } => tile.pairs::<V, R, 2>(height, next),
+                            4 if const { N > 3 } => tile.pairs::<V, R, 3>(height, next),
                             2 => tile.pairs::<V, R, 1>(height, next),
-                            3 => tile.pairs::<V, R, 2>(height, next),
-                            _ => tile.pairs::<V, R, 3>(height, next),
+                            _ => tile.pairs::<V, R, 0>(height, next),
                         }
                     } else {
                         match end - first {
                             1 => tile.high::<V, R, 1>(height, next),
-                            2 => tile.high::<V, R, 2>(height, next),
-                            3 => tile.high::<V, R, 3>(height, next),
+                            2 if const { N > 2 } => tile.high::<V, R, 2>(height, next),
+                            3 if const { N > 3 } => tile.high::<V, R, 3>(height, next),
                             _ => tile.high::<V, R, N>(height, next),
                         }
                     }
@@ -276,12 +277,12 @@ impl<T: Real> Tile<'_, T> {
     ) {
         unsafe {
             match height {
-                _ if height == R => self.compute::<Whole<V, R, N, false>>(Some(next)),
                 1 => self.compute::<Whole<V, 1, N, false>>(None),
                 2 => self.compute::<Whole<V, 2, N, false>>(None),
                 3 => self.compute::<Whole<V, 3, N, false>>(None),
-                4 => self.compute::<Whole<V, 4, N, false>>(None),
-                _ => self.compute::<Whole<V, 5, N, false>>(None),
+                4 if const { R > 4 } => self.compute::<Whole<V, 4, N, false>>(None),
+                5 if const { R > 5 } => self.compute::<Whole<V, 5, N, false>>(None),
+                _ => self.compute::<Whole<V, R, N, false>>(Some(next)),
             }
         }
     }
@@ -294,40 +295,48 @@ impl<T: Real> Tile<'_, T> {
         next: &mut Meanwhile<T>,
     ) {
         unsafe {
-            match (height, R) {
-                (4, 4) => self.compute::<Pairs<V, 2, N>>(Some(next)),
-                (2, _) => self.compute::<Pairs<V, 1, N>>(None),
-                (4, _) => self.compute::<Pairs<V, 2, N>>(None),
-                _ => self.compute::<Pairs<V, 3, N>>(Some(next)),
+            match height {
+                2 => self.compute::<Pairs<V, 1, N>>(None),
+                6 if const { R == 6 } => self.compute::<Pairs<V, 3, N>>(Some(next)),
+                _ if const { R == 6 } => self.compute::<Pairs<V, 2, N>>(None),
+                _ => self.compute::<Pairs<V, 2, N>>(Some(next)),
             }
         }
     }
 
     /// One or two queries; the first tile asks for the rows ahead.
     #[inline(always)]
-    unsafe fn stream<V: Vector<T = T>>(&self, height: usize, vectors: usize, first: bool) {
+    unsafe fn stream<V: Vector<T = T>, const FEW: usize>(
+        &self,
+        height: usize,
+        vectors: usize,
+        first: bool,
+    ) {
         unsafe {
             match (vectors, first) {
-                (1, _) => self.low::<V, 1, true>(height),
-                (2, _) => self.low::<V, 2, true>(height),
-                (3, _) => self.low::<V, 3, true>(height),
-                (4, true) => self.low::<V, 4, true>(height),
-                (4, false) => self.low::<V, 4, false>(height),
-                (5, _) => self.low::<V, 5, true>(height),
-                (6, _) => self.low::<V, 6, true>(height),
-                (7, _) => self.low::<V, 7, true>(height),
-                (_, true) => self.low::<V, 8, true>(height),
-                (_, false) => self.low::<V, 8, false>(height),
+                (1, _) => self.low::<V, FEW, 1, true>(height),
+                (2, _) => self.low::<V, FEW, 2, true>(height),
+                (3, _) => self.low::<V, FEW, 3, true>(height),
+                (4, true) => self.low::<V, FEW, 4, true>(height),
+                (4, false) => self.low::<V, FEW, 4, false>(height),
+                (5, _) => self.low::<V, FEW, 5, true>(height),
+                (6, _) => self.low::<V, FEW, 6, true>(height),
+                (7, _) => self.low::<V, FEW, 7, true>(height),
+                (_, true) => self.low::<V, FEW, 8, true>(height),
+                (_, false) => self.low::<V, FEW, 8, false>(height),
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn low<V: Vector<T = T>, const N: usize, const AHEAD: bool>(&self, height: usize) {
+    unsafe fn low<V: Vector<T = T>, const FEW: usize, const N: usize, const AHEAD: bool>(
+        &self,
+        height: usize,
+    ) {
         unsafe {
             match height {
-                1 => self.compute::<Whole<V, 1, N, AHEAD>>(None),
-                _ => self.compute::<Whole<V, 2, N, AHEAD>>(None),
+                2 if const { FEW > 1 } => self.compute::<Whole<V, 2, N, AHEAD>>(None),
+                _ => self.compute::<Whole<V, 1, N, AHEAD>>(None),
             }
         }
     }
