@@ -205,7 +205,8 @@ pub fn arrays_in(argument: &str) -> Result<Vec<Entry>> {
     }
 }
 
-fn read_path(path: &Path, name: Option<&str>, most: u64) -> Result<Array> {
+/// Opens what may be read as a file: no folder, and no device that may never end.
+pub(crate) fn open_regular(path: &Path) -> Result<File> {
     let origin = path.display().to_string();
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::NotFound {
@@ -217,10 +218,19 @@ fn read_path(path: &Path, name: Option<&str>, most: u64) -> Result<Array> {
     if metadata.is_dir() {
         return Err(Error::Folder { path: origin });
     }
-    let mut file = File::open(path).map_err(|error| unreadable(&origin, error))?;
+    let file = File::open(path).map_err(|error| unreadable(&origin, error))?;
     if is_device(&metadata) && !file.is_terminal() {
         return Err(Error::Device { path: origin });
     }
+    Ok(file)
+}
+
+fn read_path(path: &Path, name: Option<&str>, most: u64) -> Result<Array> {
+    let origin = path.display().to_string();
+    let mut file = open_regular(path)?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| unreadable(&origin, error))?;
     // What the system makes up as it is read, such as /proc/version, says that it has no length.
     if !metadata.is_file() || metadata.len() == 0 {
         return read_stream(&mut file, name, &origin, most);

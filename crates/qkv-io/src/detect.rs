@@ -218,6 +218,11 @@ pub(crate) fn kind(head: &[u8], origin: &str) -> Result<Kind> {
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
         return Ok(Kind::Zip);
     }
+    // Before what is told from two or three bytes, since these may be a length: 0x0480 looks like a
+    // pickle.
+    if begins_with_header(head) {
+        return Ok(Kind::Safetensors);
+    }
     for &(offset, magic, format) in FOREIGN {
         if head
             .get(offset..)
@@ -282,6 +287,13 @@ pub(crate) fn foreign(origin: &str, format: Format, offset: u64, bytes: &[u8]) -
         bytes,
         remedy,
     }
+}
+
+/// A length that the format allows, then an opening brace.
+fn begins_with_header(head: &[u8]) -> bool {
+    head.split_first_chunk::<8>().is_some_and(|(length, rest)| {
+        u64::from_le_bytes(*length) <= crate::safetensors::MAX_HEADER && rest.first() == Some(&b'{')
+    })
 }
 
 /// A plausible header length followed by an opening brace; also a header that is cut off or

@@ -36,6 +36,8 @@ pub enum Chunk<'a> {
     F32(&'a [f32]),
     /// Double precision.
     F64(&'a [f64]),
+    /// Signed integers of 32 bits.
+    I32(&'a [i32]),
     /// Signed integers.
     I64(&'a [i64]),
     /// Unsigned integers.
@@ -54,7 +56,7 @@ macro_rules! from_slice {
         }
     )*};
 }
-from_slice!(F16 f16, Bf16 bf16, F32 f32, F64 f64, I64 i64, U64 u64, Bool bool);
+from_slice!(F16 f16, Bf16 bf16, F32 f32, F64 f64, I32 i32, I64 i64, U64 u64, Bool bool);
 
 impl<'a> From<&'a Values> for Chunk<'a> {
     fn from(values: &'a Values) -> Self {
@@ -78,6 +80,7 @@ macro_rules! each {
             Chunk::Bf16($v) => $body,
             Chunk::F32($v) => $body,
             Chunk::F64($v) => $body,
+            Chunk::I32($v) => $body,
             Chunk::I64($v) => $body,
             Chunk::U64($v) => $body,
             Chunk::Bool($v) => $body,
@@ -90,13 +93,14 @@ impl Chunk<'_> {
         each!(self, v => v.len())
     }
 
-    /// The type's name: `f16`, `bf16`, `f32`, `f64`, `i64`, `u64` or `bool`.
+    /// The type's name: `f16`, `bf16`, `f32`, `f64`, `i32`, `i64`, `u64` or `bool`.
     pub fn dtype(self) -> &'static str {
         match self {
             Chunk::F16(_) => "f16",
             Chunk::Bf16(_) => "bf16",
             Chunk::F32(_) => "f32",
             Chunk::F64(_) => "f64",
+            Chunk::I32(_) => "i32",
             Chunk::I64(_) => "i64",
             Chunk::U64(_) => "u64",
             Chunk::Bool(_) => "bool",
@@ -123,6 +127,7 @@ impl Chunk<'_> {
             Chunk::Bf16(v) => write(v, bf16::to_le_bytes, out),
             Chunk::F32(v) => write(v, f32::to_le_bytes, out),
             Chunk::F64(v) => write(v, f64::to_le_bytes, out),
+            Chunk::I32(v) => write(v, i32::to_le_bytes, out),
             Chunk::I64(v) => write(v, i64::to_le_bytes, out),
             Chunk::U64(v) => write(v, u64::to_le_bytes, out),
             Chunk::Bool(v) => write(v, |value| [u8::from(value)], out),
@@ -195,7 +200,7 @@ fn size(dtype: &str) -> usize {
     match dtype {
         "bool" => 1,
         "f16" | "bf16" => 2,
-        "f32" => 4,
+        "f32" | "i32" => 4,
         _ => 8,
     }
 }
@@ -362,7 +367,7 @@ macro_rules! json_plain {
         }
     )*};
 }
-json_plain!(i64, u64, bool);
+json_plain!(i32, i64, u64, bool);
 
 /// The shortest decimal that is read as the same number; a word for what is not finite.
 macro_rules! json_float {

@@ -57,6 +57,7 @@ pub use fault::{Place, TextFault};
 pub use half;
 pub use literal::parse_literal;
 pub use map::{InFile, Mapped};
+pub use safetensors::{Notes, safetensors_notes};
 pub use shown::{many, shown, shown_shape, shown_within};
 pub use system::reason;
 pub use write::{write_arrays, write_file, write_file_with, write_files, write_safetensors};

@@ -32,6 +32,7 @@ pub(crate) fn header_bytes(dtype: &str, shape: &[usize]) -> Option<Vec<u8>> {
         "f16" => "<f2",
         "f32" => "<f4",
         "f64" => "<f8",
+        "i32" => "<i4",
         "i64" => "<i8",
         "u64" => "<u8",
         "bool" => "|b1",

@@ -1,15 +1,22 @@
 //! safetensors: eight bytes of header length, a JSON header, then the bytes.
 
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::argument::open_regular;
 use crate::array::Array;
 use crate::bytes::{self, Element};
-use crate::detect::Format;
+use crate::detect::{self, Format, Kind};
 use crate::error::{Entry, Error, Result};
 use crate::names;
 use crate::safetensors_header::{self, Tensor};
-use crate::source::Source;
+use crate::source::{Source, unreadable};
 
 /// Longest header that the format allows.
 pub(crate) const MAX_HEADER: u64 = 100_000_000;
+
+/// Texts of a file, by name.
+pub type Notes = HashMap<String, String>;
 
 const FORMAT: Format = Format::Safetensors;
 const REMEDY: &str = "download it again or write it again";
@@ -24,7 +31,7 @@ pub(crate) struct Found {
 
 /// Finds one tensor; only the header is read.
 pub(crate) fn find(source: &mut Source<'_>, name: Option<&str>) -> Result<Found> {
-    let (mut tensors, data) = header(source)?;
+    let (mut tensors, _, data) = header(source)?;
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     let entries: Vec<Entry> = tensors
         .iter()
@@ -75,8 +82,60 @@ pub(crate) fn read(source: &mut Source<'_>, name: Option<&str>) -> Result<Array>
     })
 }
 
+/// The arrays of a file, by name, and its notes (`__metadata__`); only the header is read.
+///
+/// # Errors
+/// If it is no safetensors file or its header is damaged or cut off.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("x.safetensors");
+/// qkv_io::write_safetensors(&path, &[("x", &[2], &[1.0, 2.0])], &[("model", "toy")])?;
+/// let (arrays, notes) = qkv_io::safetensors_notes(&path)?;
+/// assert_eq!((arrays[0].name.as_str(), notes["model"].as_str()), ("x", "toy"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn safetensors_notes(path: &Path) -> Result<(Vec<Entry>, Notes)> {
+    let origin = path.display().to_string();
+    let mut file = open_regular(path)?;
+    let len = file
+        .metadata()
+        .map_err(|error| unreadable(&origin, error))?
+        .len();
+    let mut source = Source {
+        stream: &mut file,
+        len,
+        origin: &origin,
+        most: u64::MAX,
+    };
+    let head = source.read_at(0, detect::HEAD as u64)?;
+    let format = match detect::kind(&head, &origin)? {
+        Kind::Safetensors => None,
+        Kind::Npy => Some(Format::Npy),
+        Kind::Zip => Some(Format::Zip),
+        Kind::Text => Some(Format::Rows),
+    };
+    if let Some(format) = format {
+        return Err(Error::Foreign {
+            origin,
+            format,
+            expected: FORMAT.name(),
+            offset: 0,
+            bytes: head.into_iter().take(8).collect(),
+            remedy: "give a safetensors file".into(),
+        });
+    }
+    let (mut tensors, notes, _) = header(&mut source)?;
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    let entries = tensors.into_iter().map(|tensor| Entry {
+        name: tensor.name,
+        shape: Some(tensor.shape),
+    });
+    Ok((entries.collect(), notes))
+}
+
 /// Reads and checks the header; also tells where the data starts.
-fn header(source: &mut Source<'_>) -> Result<(Vec<Tensor>, u64)> {
+fn header(source: &mut Source<'_>) -> Result<(Vec<Tensor>, Notes, u64)> {
     let prefix = source.read_at(0, 8)?;
     let Some((length, _)) = prefix.split_first_chunk::<8>() else {
         return Err(short(source, "header", 0, 8, prefix.len() as u64));
@@ -91,7 +150,7 @@ fn header(source: &mut Source<'_>) -> Result<(Vec<Tensor>, u64)> {
         return Err(short(source, "header", 8, length, source.len - 8));
     }
     let text = source.read_at(8, length)?;
-    let tensors = safetensors_header::parse(&text)
+    let (tensors, notes) = safetensors_header::parse(&text)
         .map_err(|fault| source.damaged(FORMAT, 8 + fault.at as u64, fault.found, REMEDY))?;
     let expected = tensors.last().map_or(0, |last| last.end);
     let found = source.len - data;
@@ -106,7 +165,7 @@ fn header(source: &mut Source<'_>) -> Result<(Vec<Tensor>, u64)> {
             extra: found - expected,
         });
     }
-    Ok((tensors, data))
+    Ok((tensors, notes, data))
 }
 
 fn short(source: &Source<'_>, part: &'static str, offset: u64, expected: u64, found: u64) -> Error {

@@ -29,22 +29,24 @@ pub(crate) struct Fault {
     pub(crate) found: String,
 }
 
-/// Reads the tensors in the order of their bytes, which leave no gap and do not overlap.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Tensor>, Fault> {
+/// The tensors, and the notes of the file.
+pub(crate) type Parsed = (Vec<Tensor>, HashMap<String, String>);
+
+/// Reads the notes, and the tensors in the order of their bytes, which leave no gap and do not overlap.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Fault> {
     let text = std::str::from_utf8(bytes).map_err(|error| Fault {
         at: error.valid_up_to(),
         found: "bytes that are not UTF-8".into(),
     })?;
     let header = Header { text };
     let mut tensors = Vec::new();
+    let mut notes = HashMap::new();
     for (name, value) in header.fields(text)? {
         if name == "__metadata__" {
-            if serde_json::from_str::<HashMap<String, String>>(value.get()).is_err() {
-                return Err(header.fault(
-                    value.get(),
-                    "__metadata__ holds something else than texts".into(),
-                ));
-            }
+            notes = serde_json::from_str(value.get()).map_err(|_| {
+                let found = "__metadata__ holds something else than texts";
+                header.fault(value.get(), found.into())
+            })?;
             continue;
         }
         tensors.push(header.tensor(name, value)?);
@@ -65,7 +67,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Tensor>, Fault> {
         }
         end = tensor.end;
     }
-    Ok(tensors)
+    Ok((tensors, notes))
 }
 
 struct Header<'a> {

@@ -505,3 +505,15 @@ fn standard_input_and_pipes_take_binary_files_too() {
         "bool"
     );
 }
+
+/// The length of the header, whose first bytes may be those of another format.
+#[test]
+fn a_length_is_no_pickle_and_no_gzip() {
+    for length in [0x0480_usize, 0x0280, 0x8b1f] {
+        let mut file = (length as u64).to_le_bytes().to_vec();
+        let entry = r#"{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}"#;
+        file.extend(format!("{entry}{}}}", " ".repeat(length - entry.len() - 1)).bytes());
+        file.extend(1.5_f32.to_le_bytes());
+        check("length", &read(&file), &[1], "f32", &[1.5]);
+    }
+}
