@@ -42,6 +42,7 @@ mod search;
 mod shape;
 mod slip;
 mod watch;
+mod witness;
 
 pub use claim::Claim;
 pub use conventions::Convention;
@@ -52,3 +53,4 @@ pub use recompute::{Recomputed, contrast, recompute};
 pub use report::{Cause, Report, Verdict};
 pub use search::{Error, check, check_with};
 pub use watch::Watch;
+pub use witness::{Apart, Scene, Witness, tell_apart, witness};

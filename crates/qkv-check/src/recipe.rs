@@ -41,7 +41,7 @@ pub(crate) struct Recipe {
     pub axis: Axis,
     pub sinks: Option<Vec<f64>>,
     /// Keys that nobody has, with score 0 and value 0.
-    pub phantoms: f64,
+    pub phantoms: Phantoms,
     /// Added to where every query stands.
     pub shift: i64,
     /// Whether the shift holds for masks and ALiBi, and for the rotary embedding.
@@ -224,6 +224,23 @@ pub(crate) enum Axis {
     Joint,
 }
 
+/// How many keys there are that nobody has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Phantoms {
+    Count(f64),
+    /// As many as complete the last block of this length.
+    Block(usize),
+}
+
+impl Phantoms {
+    pub fn count(self, keys: usize) -> f64 {
+        match self {
+            Phantoms::Count(count) => count,
+            Phantoms::Block(block) => (keys.next_multiple_of(block.max(1)) - keys) as f64,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum EmptyRule {
     Zero,
@@ -299,7 +316,7 @@ impl Recipe {
             dropped: DroppedRule::Left,
             axis: Axis::Keys,
             sinks: attention.sinks.as_ref().map(|Sinks(sinks)| sinks.clone()),
-            phantoms: 0.0,
+            phantoms: Phantoms::Count(0.0),
             shift: 0,
             shift_masks: true,
             shift_rotary: true,

@@ -1,5 +1,6 @@
 //! What a check finds.
 
+use crate::recipe::Recipe;
 use qkv::{DType, StepName};
 use std::collections::BTreeMap;
 
@@ -55,6 +56,8 @@ pub struct Report {
     pub places: Option<Places>,
     /// What is odd about the input or the numbers, before any comparison.
     pub lint: Vec<Lint>,
+    /// How each of the causes computes, where they were found by recomputing.
+    pub(crate) recipes: Vec<Recipe>,
 }
 
 /// The first number that differs.

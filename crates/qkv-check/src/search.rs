@@ -175,6 +175,7 @@ fn judged(case: &Case<'_>) -> Result<Report, Error> {
         max_abs_error: f64::INFINITY,
         places: None,
         lint: Vec::new(),
+        recipes: Vec::new(),
     };
     report.lint = lint(&case.base, &case.shared, &case.right, claims);
     if let Some(compared) = &compared {
@@ -208,6 +209,7 @@ fn judged(case: &Case<'_>) -> Result<Report, Error> {
     report.verdict = Verdict::Different;
     report.rounding = None;
     report.causes = found.causes;
+    report.recipes = found.recipes;
     report.indistinguishable = found.indistinguishable;
     Ok(report)
 }

@@ -41,6 +41,21 @@ impl Reading {
             })
     }
 
+    /// The numbers of a step of full rank, as the recipe gives and shows them.
+    pub fn of(base: &Base<'_>, recipe: &Recipe, step: StepName) -> Option<Reading> {
+        let step = match step {
+            StepName::Output => result(base, recipe),
+            step => step,
+        };
+        let dims = shown_dims(recipe.shown, step, &dims(base, recipe, step)?)?;
+        Some(Reading {
+            step,
+            dims,
+            shown: recipe.shown,
+            heads: base.sizes.heads,
+        })
+    }
+
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         self.dims[..self.dims.len() - 1].iter().product()
@@ -133,7 +148,8 @@ pub(crate) fn is_score(step: StepName) -> bool {
     )
 }
 
-fn is_row(step: StepName) -> bool {
+/// Steps with one number for each row.
+pub(crate) fn is_row(step: StepName) -> bool {
     matches!(step, StepName::Lse | StepName::Max | StepName::Sum)
 }
 
@@ -142,15 +158,7 @@ fn candidates(base: &Base<'_>, recipe: &Recipe, claim: &Claim) -> Vec<StepName> 
     if claim.step != StepName::Output {
         return vec![claim.step];
     }
-    let result = match result_step(&base.problem) {
-        StepName::Residual if recipe.projection.no_residual => {
-            match base.problem.block().output.is_some() {
-                true => StepName::Projected,
-                false => StepName::Concatenated,
-            }
-        }
-        step => step,
-    };
+    let result = result(base, recipe);
     let given = claim.values.shape();
     if base.problem.block().output.is_some() {
         let without = recipe.projection.no_output;
@@ -163,6 +171,19 @@ fn candidates(base: &Base<'_>, recipe: &Recipe, claim: &Claim) -> Vec<StepName> 
     match result {
         StepName::Output => vec![StepName::Output, StepName::Concatenated],
         result => vec![result, StepName::Output],
+    }
+}
+
+/// What a run of the recipe ends with.
+fn result(base: &Base<'_>, recipe: &Recipe) -> StepName {
+    let without = recipe.projection;
+    match result_step(&base.problem) {
+        StepName::Residual if without.no_residual => match base.problem.block().output.is_some() {
+            true => StepName::Projected,
+            false => StepName::Concatenated,
+        },
+        StepName::Projected if without.no_output => StepName::Concatenated,
+        step => step,
     }
 }
 

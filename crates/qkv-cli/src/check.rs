@@ -1,5 +1,6 @@
 //! `qkv check`: whether somebody else's numbers are right, and if not, why.
 
+mod apart;
 mod claims;
 mod dumps;
 mod gradients;
@@ -17,7 +18,7 @@ use claims::Claims;
 use qkv::{Attention, Block, Causal, Layer};
 use qkv_check::presets::{self, Against, PRESETS, Preset};
 use qkv_check::{Problem, Report, Verdict};
-use qkv_report::{Findings, Settings};
+use qkv_report::{Findings, Separated, Settings};
 use std::io;
 
 /// Exit status where the numbers are not right.
@@ -29,6 +30,14 @@ pub fn run(mut args: CheckArgs) -> Result<u8> {
     let args = &args;
     let target = target(args)?;
     let settings = settings(args);
+    let apart = apart::Wanted::new(args)?;
+    if apart.is_some() && (args.sheet.is_some() || !args.files.is_empty()) {
+        return Err(Error::Conflict {
+            argument: "--tell-apart",
+            other: "--sheet or two files".into(),
+            remedy: "an input is made for the options with --q, --k and --v, or with --x",
+        });
+    }
     if args.against.is_some() && (args.sheet.is_some() || !args.files.is_empty()) {
         return Err(Error::Conflict {
             argument: "--against",
@@ -52,7 +61,15 @@ pub fn run(mut args: CheckArgs) -> Result<u8> {
         target.write_found(|kind| report.told(kind, &settings))?;
         return Ok(status(report.verdict()));
     }
-    if let Some(argument) = args.claims.gradient()
+    let gradient = args.claims.gradient();
+    if let (Some(argument), true) = (gradient, args.tell_apart.is_some()) {
+        return Err(Error::Conflict {
+            argument,
+            other: "--tell-apart".into(),
+            remedy: "explanations of gradients are not told apart: leave out one of them",
+        });
+    }
+    if let Some(argument) = gradient
         && args.layer.x.is_some()
     {
         return Err(Error::Conflict {
@@ -62,8 +79,8 @@ pub fn run(mut args: CheckArgs) -> Result<u8> {
         });
     }
     let report = match &args.layer.x {
-        Some(x) => projected(args, &target, x, &mut reader),
-        None => given(args, &target, &mut reader),
+        Some(x) => projected(args, &target, x, apart.as_ref(), &mut reader),
+        None => given(args, &target, apart.as_ref(), &mut reader),
     }?;
     target.write_found(|kind| report.told(kind, &settings))?;
     Ok(status(report.verdict()))
@@ -104,36 +121,49 @@ fn aligned<'a>(mut attention: Attention<'a>, args: &CheckArgs) -> Attention<'a> 
 
 /// What a check found: of steps, or of arrays by name.
 enum Found {
-    Steps(Box<Report>),
-    Against(Box<Against>),
+    Steps(Box<Report>, Option<Separated>),
+    Against(Box<Against>, Option<Separated>),
     Names(Box<qkv_check::dumps::Report>),
 }
 
 impl Found {
     fn verdict(&self) -> Verdict {
         match self {
-            Found::Steps(report) => report.verdict,
-            Found::Against(against) => against.report.verdict,
+            Found::Steps(report, _) => report.verdict,
+            Found::Against(against, _) => against.report.verdict,
             Found::Names(report) => report.verdict,
         }
     }
 
     fn told(&self, kind: Kind, settings: &Settings) -> String {
         let lang = settings.lang;
-        let findings = match (self, kind) {
-            (Found::Steps(report), Kind::Json) => {
-                return format!("{}\n", qkv_report::check_json(report, lang));
+        let apart = match self {
+            Found::Steps(_, apart) | Found::Against(_, apart) => apart.as_ref(),
+            Found::Names(_) => None,
+        };
+        let program = |mut json: serde_json::Value| {
+            if let Some(apart) = apart {
+                apart.put_into(&mut json);
             }
-            (Found::Against(against), Kind::Json) => {
-                return format!("{}\n", qkv_report::against_json(against, lang));
+            format!("{json}\n")
+        };
+        let mut findings = match (self, kind) {
+            (Found::Steps(report, _), Kind::Json) => {
+                return program(qkv_report::check_json(report, lang));
+            }
+            (Found::Against(against, _), Kind::Json) => {
+                return program(qkv_report::against_json(against, lang));
             }
             (Found::Names(report), Kind::Json) => {
                 return format!("{}\n", qkv_report::dumps_json(report, lang));
             }
-            (Found::Steps(report), _) => qkv_report::check_findings(report, lang),
-            (Found::Against(against), _) => qkv_report::against_findings(against, lang),
+            (Found::Steps(report, _), _) => qkv_report::check_findings(report, lang),
+            (Found::Against(against, _), _) => qkv_report::against_findings(against, lang),
             (Found::Names(report), _) => qkv_report::dumps_findings(report, lang),
         };
+        if let Some(apart) = apart {
+            apart.remark(&mut findings, lang);
+        }
         rendered(&findings, kind, settings)
     }
 }
@@ -181,7 +211,12 @@ fn status(verdict: Verdict) -> u8 {
 }
 
 /// From queries, keys and values.
-fn given(args: &CheckArgs, target: &Target, reader: &mut Reader<'_>) -> Result<Found> {
+fn given(
+    args: &CheckArgs,
+    target: &Target,
+    apart: Option<&apart::Wanted>,
+    reader: &mut Reader<'_>,
+) -> Result<Found> {
     let (inputs, layer) = (&args.inputs, &args.layer);
     refuse_layer_options(layer)?;
     if inputs.q.is_none() && inputs.k.is_none() && inputs.v.is_none() {
@@ -214,6 +249,7 @@ fn given(args: &CheckArgs, target: &Target, reader: &mut Reader<'_>) -> Result<F
     let in_rows = inputs.heads.is_some() || output.is_some();
     let gradients = gradients::Claims::read(args, reader, in_rows, (q_axes, k_axes))?;
     target.check_inputs(reader)?;
+    apart.map_or(Ok(()), |apart| apart.check_inputs(reader))?;
     let block = Block {
         q_norm: norms.q,
         k_norm: norms.k,
@@ -234,12 +270,18 @@ fn given(args: &CheckArgs, target: &Target, reader: &mut Reader<'_>) -> Result<F
         Some(gradients) => gradients
             .check(&problem)
             .map(|found| Found::Names(Box::new(found))),
-        None => claims.check(&problem, Names::Given, preset),
+        None => claims.check(&problem, Names::Given, preset, apart),
     }
 }
 
 /// From tokens and weights.
-fn projected(args: &CheckArgs, target: &Target, x: &str, reader: &mut Reader<'_>) -> Result<Found> {
+fn projected(
+    args: &CheckArgs,
+    target: &Target,
+    x: &str,
+    apart: Option<&apart::Wanted>,
+    reader: &mut Reader<'_>,
+) -> Result<Found> {
     let (inputs, layer) = (&args.inputs, &args.layer);
     let position = Position::new(&args.position, true)?;
     let (heads, kv_heads) = head_counts(inputs)?;
@@ -275,6 +317,7 @@ fn projected(args: &CheckArgs, target: &Target, x: &str, reader: &mut Reader<'_>
     let mut claims = Claims::read(&args.claims, reader, inputs.layout)?;
     claims.read_projections(inputs, reader)?;
     target.check_inputs(reader)?;
+    apart.map_or(Ok(()), |apart| apart.check_inputs(reader))?;
     let layer = Layer {
         q: weights.q,
         k: weights.k,
@@ -299,7 +342,7 @@ fn projected(args: &CheckArgs, target: &Target, x: &str, reader: &mut Reader<'_>
         context: context.as_ref(),
         past: past.as_ref().map(|(k, v)| (k, v)),
     };
-    claims.check(&problem, Names::Projected, against(args)?)
+    claims.check(&problem, Names::Projected, against(args)?, apart)
 }
 
 /// Where the report goes; LaTeX and numbers are not possible.

@@ -32,6 +32,7 @@
 //! # Ok::<(), qkv::Error>(())
 //! ```
 
+mod apart;
 mod check;
 mod correct;
 mod describe;
@@ -56,6 +57,7 @@ mod sheet;
 mod text;
 mod words;
 
+pub use apart::Separated;
 pub use check::{against_findings, against_json, check_findings, check_json, check_text};
 pub use correct::{BadSheet, Corrected, Correction, Sheet, State, correct};
 pub use dumps::{dumps_findings, dumps_json};

@@ -1,7 +1,7 @@
 //! What the softmax sums over.
 
 use super::{Convention, Fit, Variant, only};
-use crate::recipe::{Axis, EmptyRule, Padding};
+use crate::recipe::{Axis, EmptyRule, Padding, Phantoms};
 use crate::report::{Parameters, Value};
 
 pub(super) static TABLE: &[Convention] = &[
@@ -27,7 +27,7 @@ pub(super) static TABLE: &[Convention] = &[
         "softmax-plus-one",
         "The denominator of the softmax has 1 more, as with a sink of logit 0.",
         "softmax的分母多加了1，相当于logit为0的sink。",
-        |_, _| only(true, |recipe| recipe.phantoms = 1.0),
+        |_, _| only(true, |recipe| recipe.phantoms = Phantoms::Count(1.0)),
     ),
     Convention::new(
         "phantom-keys",
@@ -43,7 +43,7 @@ pub(super) static TABLE: &[Convention] = &[
                     known.push(count);
                     variants.push(
                         Variant::new(move |recipe| {
-                            recipe.phantoms = count as f64;
+                            recipe.phantoms = Phantoms::Block(block);
                             recipe.empty = EmptyRule::Zero;
                         })
                         .with("count", Value::Whole(count as i64)),
@@ -58,7 +58,7 @@ pub(super) static TABLE: &[Convention] = &[
     )
     .fits(&[Fit {
         grid: |_, _| (1..=40).map(|n| f64::from(n * n)).collect(),
-        set: |_, recipe, count| recipe.phantoms = count.max(0.0),
+        set: |_, recipe, count| recipe.phantoms = Phantoms::Count(count.max(0.0)),
         whole: true,
         parameters: |_, _, count| Parameters::from([("count", Value::Whole(count as i64))]),
     }]),

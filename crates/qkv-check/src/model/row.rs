@@ -303,8 +303,9 @@ impl Model<'_> {
                 if let Some(sink) = sink {
                     sum += (sink - own).exp();
                 }
-                if recipe.phantoms > 0.0 {
-                    let phantoms = recipe.phantoms * (-own).exp();
+                let phantoms = recipe.phantoms.count(count);
+                if phantoms > 0.0 {
+                    let phantoms = phantoms * (-own).exp();
                     sum += phantoms;
                     keys_sum += phantoms;
                 }

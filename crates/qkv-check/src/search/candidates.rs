@@ -14,6 +14,8 @@ use rayon::prelude::*;
 pub(crate) struct Found {
     pub causes: Vec<Cause>,
     pub indistinguishable: Vec<Vec<String>>,
+    /// How each of the causes computes.
+    pub recipes: Vec<Recipe>,
 }
 
 /// A hypothesis: one or several changes of the right recipe.
@@ -320,6 +322,8 @@ fn report(case: &Case<'_>, mut survivors: Vec<Survivor>) -> Found {
             None => groups.push(vec![at]),
         }
     }
+    let recipes = kept.iter().map(|kept| kept.hypothesis.recipe.clone());
+    let recipes = recipes.collect();
     let causes: Vec<Cause> = kept
         .into_iter()
         .map(|survivor| {
@@ -345,6 +349,7 @@ fn report(case: &Case<'_>, mut survivors: Vec<Survivor>) -> Found {
             .map(ids)
             .collect(),
         causes,
+        recipes,
     }
 }
 

@@ -24,6 +24,13 @@ pub struct CheckArgs {
     /// lists the systems.
     #[arg(long, value_name = "SYSTEM")]
     pub against: Option<String>,
+    /// Writes an input that tells the explanations apart, where there are several, to a .safetensors
+    /// or .npz file
+    ///
+    /// It has the same options, and other numbers and lengths; the file also holds what each of the
+    /// explanations gives for it, and the report says how to read it.
+    #[arg(long, value_name = "FILE")]
+    pub tell_apart: Option<PathBuf>,
     /// Arrays.
     #[command(flatten)]
     pub inputs: InputArgs,

@@ -1,14 +1,16 @@
 //! Somebody else's numbers.
 
 use super::Found;
+use super::apart::Wanted;
 use crate::args::{ClaimArgs, InputArgs, Layout};
 use crate::arrays::{Axes, Reader, dtype_of};
 use crate::error::{Error, Names, Result};
 use crate::operands::{head_counts, kv_option};
 use qkv::{DType, StepName, Tensor};
 use qkv_check::presets::{Preset, check_against};
-use qkv_check::{Claim, Problem, Watch, check_with};
+use qkv_check::{Claim, Problem, Report, Watch, check_with, tell_apart};
 use qkv_io::Array;
+use qkv_report::Separated;
 
 /// All that was given, with the option of each.
 pub struct Claims {
@@ -100,6 +102,7 @@ impl Claims {
         problem: &Problem<'_>,
         names: Names,
         against: Option<&'static Preset>,
+        apart: Option<&Wanted>,
     ) -> Result<Found> {
         if self.claims.is_empty() {
             return Err(Error::Missing {
@@ -112,11 +115,11 @@ impl Claims {
         let watch = Watch::default();
         let found = super::waiting::shown(&watch, || match against {
             None => check_with(problem, &self.claims, &watch)
-                .map(|report| Found::Steps(Box::new(report))),
+                .map(|report| Found::Steps(Box::new(report), None)),
             Some(preset) => check_against(problem, &self.claims, preset)
-                .map(|against| Found::Against(Box::new(against))),
+                .map(|against| Found::Against(Box::new(against), None)),
         });
-        found.map_err(|error| match error {
+        let found = found.map_err(|error| match error {
             qkv_check::Error::Problem(source) => Error::engine(names)(source),
             qkv_check::Error::Shape {
                 step,
@@ -130,7 +133,37 @@ impl Claims {
                 remedy: "check --heads and --layout, and that it belongs to these inputs".into(),
             },
             other => Error::Usage(other.to_string()),
+        })?;
+        Ok(match (found, apart) {
+            (Found::Steps(report, _), Some(wanted)) => {
+                let separated = self.separated(problem, &report, wanted)?;
+                Found::Steps(report, separated)
+            }
+            (Found::Against(against, _), Some(wanted)) => {
+                let separated = self.separated(problem, &against.report, wanted)?;
+                Found::Against(against, separated)
+            }
+            (found, _) => found,
         })
+    }
+
+    /// Writes an input that tells several explanations apart.
+    fn separated(
+        &self,
+        problem: &Problem<'_>,
+        report: &Report,
+        wanted: &Wanted,
+    ) -> Result<Option<Separated>> {
+        if report.causes.len() < 2 {
+            return Ok(None);
+        }
+        let apart = tell_apart(problem, &self.claims, report);
+        let written = apart
+            .as_ref()
+            .map(|apart| Ok::<_, Error>((apart, wanted.write(apart, report)?)))
+            .transpose()?;
+        let found = written.map(|(apart, (file, arguments))| (apart, file, arguments));
+        Ok(Some(Separated::new(found)))
     }
 
     fn option(&self, step: StepName) -> &'static str {

@@ -4,6 +4,7 @@
 mod common;
 
 mod against;
+mod apart;
 mod dumps;
 mod faults;
 mod format;
