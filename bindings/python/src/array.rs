@@ -107,6 +107,8 @@ pub enum Home {
 pub struct Array {
     raw: Raw,
     pub home: Home,
+    /// Whether it is not the memory that was given.
+    copied: bool,
     /// Keeps the memory.
     _owner: Py<PyAny>,
 }
@@ -162,6 +164,7 @@ impl Array {
         Ok(Array {
             raw,
             home,
+            copied: false,
             _owner: owner.unbind(),
         })
     }
@@ -194,6 +197,7 @@ impl Array {
             let copy = array.call_method(intern!(py, "astype"), (native,), Some(&keywords))?;
             let mut copied = Self::of_numpy(argument, copy.cast()?)?;
             copied.raw.writable = false; // what is written there would be lost
+            copied.copied = true;
             return Ok(copied);
         }
         for axis in 0..rank {
@@ -203,6 +207,7 @@ impl Array {
         Ok(Array {
             raw,
             home: Home::NumPy,
+            copied: false,
             _owner: array.clone().into_any().unbind(),
         })
     }
@@ -432,6 +437,14 @@ impl Raw {
         let at = |element: isize| (self.start as usize).wrapping_add_signed(element * size);
         at(range.start)..at(range.end)
     }
+}
+
+/// `qkv.address`.
+#[pyfunction]
+#[doc = include_str!("docs/address.txt")]
+pub fn address(array: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    let array = Array::new("array", array)?;
+    Ok((!array.copied).then_some(array.raw.start as usize))
 }
 
 /// NumPy's numbers for the dtypes, and for the first that does not come with it.

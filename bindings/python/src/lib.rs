@@ -27,6 +27,7 @@ fn _qkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(attention::attention, module)?)?;
     module.add_function(wrap_pyfunction!(backward::attention_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(array::address, module)?)?;
     module.add_function(wrap_pyfunction!(backward::merge, module)?)?;
     module.add_function(wrap_pyfunction!(rotary::rotary, module)?)?;
     module.add_function(wrap_pyfunction!(steps::steps, module)?)?;

@@ -1,6 +1,8 @@
-"""The examples of the docstrings run."""
+"""The examples of the docstrings and of the READMEs run."""
 
 import doctest
+import re
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +29,23 @@ def examples():
 def test_example(example):
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     assert runner.run(example).failed == 0
+
+
+FOLDER = Path(__file__).parents[1]
+READMES = [
+    readme
+    for readme in (FOLDER / "README.md", *FOLDER.parents[1].glob("README*.md"))
+    if readme.exists()
+]
+
+
+@pytest.mark.parametrize("readme", READMES, ids=lambda readme: f"{readme.parent.name}/{readme.name}")
+def test_readme(readme):
+    """Blocks run one after the other; those of an absent library are left out."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", readme.read_text(encoding="utf-8"), re.M | re.S)
+    assert blocks, readme
+    names = {}
+    for block in blocks:
+        for library in re.findall(r"^import (torch|transformers)\b", block, re.M):
+            pytest.importorskip(library)
+        exec(block, names)

@@ -5,7 +5,8 @@
 ``attention`` computes fast, ``attention_backward`` its gradients, ``merge`` puts partial results
 together, ``Cache`` grows a token at a time, ``rotary`` turns queries and keys; ``steps`` gives every
 intermediate, ``explain`` the worked calculation, ``check`` says whether somebody else's numbers are
-right, and ``MultiHeadAttention`` puts the layer around. ``qkv.torch``, ``qkv.onnx`` and
+right, and ``MultiHeadAttention`` puts the layer around; ``address`` tells whether an array is read where
+it lies. ``qkv.torch``, ``qkv.onnx`` and
 ``qkv.transformers`` are imported by name, and need those packages.
 """
 
@@ -16,6 +17,7 @@ from ._qkv import (
     MultiHeadAttention,
     Report,
     __version__,
+    address,
     attention,
     attention_backward,
     check,
@@ -32,6 +34,7 @@ __all__ = [
     "MultiHeadAttention",
     "Report",
     "__version__",
+    "address",
     "attention",
     "attention_backward",
     "check",

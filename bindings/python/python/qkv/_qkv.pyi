@@ -12,6 +12,7 @@ __all__ = [
     "MultiHeadAttention",
     "Report",
     "__version__",
+    "address",
     "attention",
     "attention_backward",
     "check",
@@ -133,6 +134,7 @@ def merge(
     sinks: _Numbers | None = None,
     layout: _Layout = "bhld",
 ) -> tuple[_A, Any]: ...
+def address(array: _Array) -> int | None: ...
 def rotary(
     x: _A,
     positions: int | _Counts | Sequence[_Counts] | None = None,
