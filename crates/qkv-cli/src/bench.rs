@@ -14,10 +14,9 @@ mod peers;
 mod record;
 mod table;
 
-pub use case::{CASES, Case, FAULTS};
-
 use crate::args::{BenchArgs, Dtype, MaskKind, Mode, Peer};
 use crate::error::{Error, Names, Result};
+use crate::suite::{CASES, Case};
 use crate::workers::{self, Workers};
 use crate::{interrupt, output};
 use data::Data;

@@ -17,6 +17,7 @@ mod operands;
 mod options;
 mod output;
 mod run;
+mod suite;
 mod usage;
 mod weights;
 mod workers;

@@ -2,7 +2,7 @@
 
 use super::EngineArgs;
 use super::values;
-use crate::bench::Case;
+use crate::suite::Case;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 

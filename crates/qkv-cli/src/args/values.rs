@@ -1,6 +1,6 @@
 //! Values that are more than a word: each with the text that says what was expected.
 
-use crate::bench::{CASES, Case, FAULTS};
+use crate::suite::{CASES, Case, FAULTS};
 use qkv::position::Scaling;
 use qkv::{Causal, Documents, Isa, Window};
 use std::num::IntErrorKind;

@@ -1,9 +1,9 @@
 //! Whether somebody else computed the same: a library that computes something else is no peer.
 
-use super::case::Case;
 use super::data::Data;
 use super::job::sizes;
 use crate::args::Mode;
+use crate::suite::Case;
 use qkv::{Float, GradientSizes, gradient_bound};
 use qkv_io::{Array, many, shown_shape};
 

@@ -1,7 +1,7 @@
 //! The numbers that cases are run on, the same on every machine.
 
-use super::case::Case;
 use crate::args::{MaskKind, Mode};
+use crate::suite::Case;
 use qkv::{Cache, Float, Inputs, Result, View};
 
 /// Arrays of one case.

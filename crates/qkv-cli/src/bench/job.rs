@@ -1,8 +1,8 @@
 //! What is run, again and again: the forward pass, or the backward pass after it.
 
-use super::case::Case;
 use super::data::Data;
 use crate::args::Mode;
+use crate::suite::Case;
 use qkv::{
     AnyView, Float, GradientsMut, Options, Result, Saved, Store, View, ViewMut, backward_into,
     forward_into,

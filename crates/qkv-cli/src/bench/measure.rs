@@ -1,6 +1,5 @@
 //! One case: ours, the limits, and the others, in turns.
 
-use super::case::Case;
 use super::clock::median;
 use super::compare::Judge;
 use super::data::Data;
@@ -12,6 +11,7 @@ use super::record::{Limit, Other, Record};
 use crate::args::{BenchArgs, MaskKind, Mode};
 use crate::error::{Error, Names, Result};
 use crate::interrupt;
+use crate::suite::Case;
 use crate::workers::Workers;
 use qkv::{AnyView, Float, View};
 use std::path::Path;

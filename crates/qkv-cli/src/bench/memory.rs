@@ -1,11 +1,11 @@
 //! How much memory a call takes beyond its inputs and results: the growth of the largest resident
 //! size of a fresh process over that call, as the system counts it.
 
-use super::case::Case;
 use super::data::Data;
 use super::job::Job;
 use crate::args::{BenchArgs, MaskKind};
 use crate::error::{Error, Names, Result};
+use crate::suite::Case;
 use crate::workers::Workers;
 use qkv::{AnyView, Float, View};
 use rayon::ThreadPoolBuilder;

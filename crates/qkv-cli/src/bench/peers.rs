@@ -1,11 +1,11 @@
 //! Other libraries, each in a Python process of its own that waits while it is not asked.
 
-use super::case::Case;
 use super::compare::Judge;
 use super::data::Data;
 use crate::args::{Mode, Peer};
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::suite::Case;
 use qkv::{DType, Float};
 use qkv_io::{Chunk, Encoded, Encoding, encode, shown, shown_within};
 use serde_json::{Value, json};
