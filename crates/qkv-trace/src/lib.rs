@@ -23,20 +23,24 @@
 //! ```
 
 mod arrays;
+mod chosen;
 mod error;
 mod facts;
 mod file;
 mod kind;
+mod pieces;
 mod source;
 mod statistics;
 mod top;
 mod word;
 
 pub use arrays::Arrays;
+pub use chosen::{Chosen, Selection};
 pub use error::{Error, Result};
 pub use facts::{Facts, Queries, Token};
-pub use file::{Keep, Selection, TraceFile, write};
+pub use file::{Keep, TraceFile, write};
 pub use kind::Kind;
+pub use pieces::readable;
 pub use source::{Place, Source};
 pub use statistics::{By, HeadStatistics, HeadsBy, Mean, Ranked, Ranking, Survey};
 pub use top::{Link, strongest};

@@ -1,7 +1,9 @@
 //! Trace files: what is written is read, and damage is said.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use qkv_trace::{Arrays, Facts, Keep, Kind, Place, Selection, Source, Token, TraceFile, write};
+use qkv_trace::{
+    Arrays, Chosen, Facts, Keep, Kind, Place, Selection, Source, Token, TraceFile, write,
+};
 use std::fs;
 
 /// Two layers, two heads on one, three tokens of two batch entries, one of them padding.
@@ -53,7 +55,7 @@ fn a_file_holds_what_the_source_has() {
     let path = folder.path().join("t.safetensors");
     let mut source = arrays();
     let keep = Keep::parse("q,k,weights").unwrap();
-    write(&path, &mut source, &keep, &Selection::default()).unwrap();
+    write(&path, &mut source, &keep).unwrap();
     let mut file = TraceFile::open(&path).unwrap();
     assert_eq!(file.facts(), source.facts());
     assert!(!file.has(Kind::Q, 0) && file.has(Kind::K, 1));
@@ -78,7 +80,12 @@ fn a_part_is_written_under_its_own_numbers() {
         rows: Some(vec![0, 2]),
     };
     let keep = Keep::parse("weights").unwrap();
-    write(&path, &mut source, &keep, &selection).unwrap();
+    write(
+        &path,
+        &mut Chosen::new(&mut source, &selection).unwrap(),
+        &keep,
+    )
+    .unwrap();
     let mut file = TraceFile::open(&path).unwrap();
     assert_eq!(
         (&file.facts().layers[..], &file.facts().heads[..]),
@@ -92,8 +99,9 @@ fn a_part_is_written_under_its_own_numbers() {
         layers: Some(vec![2]),
         ..selection
     };
-    let error = write(&path, &mut source, &keep, &selection)
-        .unwrap_err()
+    let error = Chosen::new(&mut source, &selection)
+        .err()
+        .unwrap()
         .to_string();
     assert_eq!(error, "layer 2 is not there; there are 0 to 1");
 }
@@ -104,7 +112,7 @@ fn the_largest_weights_come_back_in_their_places() {
     let path = folder.path().join("t.safetensors");
     let mut source = arrays();
     let keep = Keep::parse("top:2").unwrap();
-    write(&path, &mut source, &keep, &Selection::default()).unwrap();
+    write(&path, &mut source, &keep).unwrap();
     let mut file = TraceFile::open(&path).unwrap();
     assert_eq!(file.facts().top, Some(2));
     let mut all = rows(&mut source, Kind::Weights, 1, 0);
@@ -118,7 +126,7 @@ fn cut_off_anywhere_it_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.safetensors");
     let keep = Keep::parse("k,weights,top:1").unwrap();
-    write(&path, &mut arrays(), &keep, &Selection::default()).unwrap();
+    write(&path, &mut arrays(), &keep).unwrap();
     let bytes = fs::read(&path).unwrap();
     for percent in 0..100 {
         fs::write(&path, &bytes[..bytes.len() * percent / 100]).unwrap();
@@ -132,7 +140,7 @@ fn notes_that_lie_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.safetensors");
     let keep = Keep::parse("k,weights,top:1").unwrap();
-    write(&path, &mut arrays(), &keep, &Selection::default()).unwrap();
+    write(&path, &mut arrays(), &keep).unwrap();
     let bytes = fs::read(&path).unwrap();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header = String::from_utf8(bytes[8..8 + length].to_vec()).unwrap();
@@ -187,7 +195,7 @@ fn a_key_that_is_not_there_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.safetensors");
     let keep = Keep::parse("top:1").unwrap();
-    write(&path, &mut arrays(), &keep, &Selection::default()).unwrap();
+    write(&path, &mut arrays(), &keep).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     let end = bytes.len();
     bytes[end - 4..].copy_from_slice(&7_i32.to_le_bytes());

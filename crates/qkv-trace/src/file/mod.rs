@@ -12,7 +12,7 @@ mod read;
 mod write;
 
 pub use read::TraceFile;
-pub use write::{Keep, Selection, write};
+pub use write::{Keep, write};
 
 /// The largest weights of a layer.
 fn top_key(layer: usize) -> String {

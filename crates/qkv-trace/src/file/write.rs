@@ -1,9 +1,8 @@
 //! Writing a trace, layer by layer.
 
 use super::{notes, top_key, top_keys_key};
-use crate::facts::listed;
 use crate::statistics::rows_at_a_time;
-use crate::{Error, Facts, Kind, Place, Queries, Result, Source, strongest};
+use crate::{Error, Facts, Kind, Place, Result, Source, strongest};
 use qkv_io::{Chunk, Encoded, Encoding, Sink, encode};
 use std::cell::RefCell;
 use std::io;
@@ -46,89 +45,19 @@ impl Keep {
     }
 }
 
-/// Which layers, heads and rows are written; all of them where none are named.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
-    /// Layers.
-    pub layers: Option<Vec<usize>>,
-    /// Query heads.
-    pub heads: Option<Vec<usize>>,
-    /// Rows.
-    pub rows: Option<Vec<usize>>,
-}
-
-impl Selection {
-    /// The facts of what is selected.
-    ///
-    /// # Errors
-    /// [`Error::NotThere`] for a layer, head or row that the source has not.
-    pub fn facts(&self, facts: &Facts) -> Result<Facts> {
-        let mut chosen = facts.clone();
-        chosen.layers = choose("layer", &self.layers, &facts.layers)?;
-        chosen.heads = choose("head", &self.heads, &facts.heads)?;
-        let rows = self.row_numbers(facts)?;
-        match &mut chosen.queries {
-            Queries::OfKeys(of) => {
-                *of = rows
-                    .iter()
-                    .filter_map(|row| of.get(*row).copied())
-                    .collect()
-            }
-            Queries::Elsewhere(tokens) => {
-                for text in tokens {
-                    *text = rows
-                        .iter()
-                        .filter_map(|row| text.get(*row).cloned())
-                        .collect();
-                }
-            }
-        }
-        Ok(chosen)
-    }
-
-    fn row_numbers(&self, facts: &Facts) -> Result<Vec<usize>> {
-        let all: Vec<usize> = (0..facts.rows()).collect();
-        choose("row", &self.rows, &all)
-    }
-}
-
-fn choose(what: &'static str, asked: &Option<Vec<usize>>, all: &[usize]) -> Result<Vec<usize>> {
-    let Some(asked) = asked else {
-        return Ok(all.to_vec());
-    };
-    let mut chosen = asked.clone();
-    chosen.sort_unstable();
-    chosen.dedup();
-    match chosen.iter().find(|number| !all.contains(number)) {
-        None => Ok(chosen),
-        Some(&asked) => Err(Error::NotThere {
-            what,
-            asked,
-            available: listed(all),
-        }),
-    }
-}
-
 /// Writes what a source has to a file, which appears only when it is whole.
 ///
 /// Layers are asked for in ascending order, each once; memory is some rows and, for
 /// [`Keep::top`], one layer's keys. What a layer does not have, such as rotary positions, is left out.
 ///
 /// # Errors
-/// Those of the source and of the system; if nothing of what is asked for is there; and
-/// [`Error::NotThere`].
-pub fn write(
-    path: &Path,
-    source: &mut dyn Source,
-    keep: &Keep,
-    selection: &Selection,
-) -> Result<()> {
+/// Those of the source and of the system, and if nothing of what is asked for is there.
+pub fn write(path: &Path, source: &mut dyn Source, keep: &Keep) -> Result<()> {
     let all = source.facts().clone();
-    let mut facts = selection.facts(&all)?;
+    let mut facts = all.clone();
     facts.top = keep
         .top
         .or(all.top.filter(|_| keep.kinds.contains(&Kind::Weights)));
-    let rows = selection.row_numbers(&all)?;
     let mut parts = Vec::new();
     for &layer in &facts.layers {
         let kinds = Kind::ALL
@@ -153,7 +82,6 @@ pub fn write(
     let walk = Walk {
         source: RefCell::new(source),
         facts: &facts,
-        rows: &rows,
         top: keep.top.unwrap_or(0),
         keys: RefCell::default(),
         error: RefCell::default(),
@@ -206,7 +134,6 @@ impl Part {
 struct Walk<'a> {
     source: RefCell<&'a mut dyn Source>,
     facts: &'a Facts,
-    rows: &'a [usize],
     top: usize,
     /// Keys of the largest weights of the layer that was written last.
     keys: RefCell<Vec<i32>>,
@@ -236,19 +163,15 @@ impl Walk<'_> {
         layer: usize,
         take: &mut dyn FnMut(&[f32]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let all: Vec<usize> = (0..self.facts.rows_of(kind)).collect();
-        let rows = if kind.is_of_keys() { &all } else { self.rows };
+        let rows = self.facts.rows_of(kind);
         let step = rows_at_a_time(self.facts.width(kind));
         let mut numbers = Vec::new();
         let mut source = self.source.borrow_mut();
         for entry in 0..self.facts.entries() {
             for head in self.facts.heads_of(kind) {
                 let place = Place { entry, layer, head };
-                for part in rows
-                    .chunk_by(|a, b| a + 1 == *b)
-                    .flat_map(|rows| rows.chunks(step))
-                {
-                    let range = part[0]..part[0] + part.len();
+                for start in (0..rows).step_by(step) {
+                    let range = start..rows.min(start + step);
                     if let Err(error) = source.rows(kind, place, range, &mut numbers) {
                         let says = error.to_string();
                         *self.error.borrow_mut() = Some(error);
