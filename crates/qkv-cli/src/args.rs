@@ -12,6 +12,7 @@ mod masks;
 mod more;
 mod output;
 mod run;
+mod trace;
 mod values;
 
 pub use backward::BackwardArgs;
@@ -25,6 +26,9 @@ pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
 pub use more::MoreArgs;
 pub use output::{Color, Format, Language, OutputArgs};
 pub use run::{FileFormat, RunArgs, RunGradientArgs, RunOutputArgs};
+pub use trace::{
+    GivenArgs, Sink, TraceArgs, TraceFormat, TraceOutputArgs, numbers as trace_numbers,
+};
 pub use values::{Indices, Init, Lengths, Tokens};
 
 use clap::{Args, Parser, Subcommand};
@@ -69,6 +73,12 @@ pub enum Command {
     /// safetensors files are used where they are, without a copy.
     #[command(after_long_help = help::RUN, after_help = help::RUN_SHORT)]
     Run(Box<RunArgs>),
+    /// Show what the heads of a model did: which token looks at which
+    ///
+    /// A run's weights, from a trace file or from elsewhere, as heat maps and strongest links, as a
+    /// ranking of heads by what they look at, as one page for a browser, or as a file to compare.
+    #[command(after_long_help = help::TRACE, after_help = help::TRACE_SHORT)]
+    Trace(Box<TraceArgs>),
     /// Measure how fast this machine computes attention
     ///
     /// Each case of the suite is run many times, and held against what the machine was measured to

@@ -17,6 +17,14 @@ pub enum Error {
         /// What happened.
         source: Box<qkv_io::Error>,
     },
+    /// A trace, or a question about it, was refused.
+    #[error("{argument}: {source}")]
+    Trace {
+        /// The option.
+        argument: &'static str,
+        /// What happened.
+        source: Box<qkv_trace::Error>,
+    },
     /// The engine refused.
     #[error("{argument}: {}{}", without_name(.source), axes_note(.source))]
     Engine {
@@ -167,6 +175,14 @@ impl Error {
     /// From reading or writing for this option.
     pub fn io(argument: &'static str) -> impl Fn(qkv_io::Error) -> Error {
         move |source| Error::Io {
+            argument,
+            source: Box::new(source),
+        }
+    }
+
+    /// From a trace, about this option.
+    pub fn trace(argument: &'static str) -> impl Fn(qkv_trace::Error) -> Error {
+        move |source| Error::Trace {
             argument,
             source: Box::new(source),
         }

@@ -18,6 +18,7 @@ mod options;
 mod output;
 mod run;
 mod suite;
+mod trace;
 mod usage;
 mod weights;
 mod workers;
@@ -68,6 +69,7 @@ fn run() -> Result<u8> {
         Command::Check(args) => return check::run(*args),
         Command::Explain(args) => explain::run(*args),
         Command::Run(args) => run::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

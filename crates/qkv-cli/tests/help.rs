@@ -43,6 +43,7 @@ fn every_example_runs() {
         "explain --help",
         "check --help",
         "run --help",
+        "trace --help",
         "bench --help",
     ] {
         for example in examples(&qkv(help).out) {

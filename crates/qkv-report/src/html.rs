@@ -5,7 +5,7 @@
 //! these alone; without it everything is still there to read.
 
 mod heat;
-mod markup;
+pub(crate) mod markup;
 
 use crate::describe;
 use crate::explanation::{Blank, Blanks, Block, Cell, Explanation, Matrix, Part, Worked};

@@ -194,7 +194,7 @@ impl Page<'_> {
         self.separate(Kind::Other);
         self.push(&escaped(&map.name));
         self.separate(Kind::Code);
-        let drawn = heat::draw(map, self.settings.width, &self.settings);
+        let drawn = heat::draw(map, self.settings.width, heat::MOST_ROWS, &self.settings);
         for line in &drawn.lines {
             self.push(line);
         }

@@ -158,7 +158,7 @@ impl Page<'_> {
             Block::Beside(matrices) => self.matrices(matrices),
             Block::HeatMap(map) => {
                 self.wrapped(&map.name, 0, 0, Style::Plain);
-                let map = heat::draw(map, self.width - INDENT, self.settings);
+                let map = heat::draw(map, self.width - INDENT, heat::MOST_ROWS, self.settings);
                 for line in &map.lines {
                     self.line(INDENT, line, Style::Plain);
                 }
@@ -244,6 +244,11 @@ impl Page<'_> {
         }
         self.out.push('\n');
     }
+}
+
+/// A text in lines of a given width, the second and further ones indented.
+pub(crate) fn paragraph(text: &str, width: usize, indent: usize) -> Vec<String> {
+    wrap(text, width, 0, Hang::at(indent))
 }
 
 /// A worked line in lines of a given width; further ones hang below its first "=".

@@ -7,6 +7,7 @@ pub(crate) mod backward;
 mod contrast;
 mod en;
 mod findings;
+pub(crate) mod map;
 mod page;
 mod places;
 mod reading;
@@ -25,6 +26,7 @@ pub(crate) use tokens::TokenWords;
 
 use crate::Lang;
 use backward::Backward;
+pub(crate) use map::Maps;
 pub(crate) use page::Page;
 use qkv::StepName;
 
@@ -133,6 +135,7 @@ pub(crate) trait Words:
     + SecondRun
     + Page
     + TokenWords
+    + Maps
 {
     // Everywhere
     fn shape(&self, steps: &[&str], shape: &[usize], axes: &str) -> String;

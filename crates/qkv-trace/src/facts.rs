@@ -80,28 +80,8 @@ impl Facts {
     /// # Errors
     /// If the tokens do not fit the shape.
     pub fn of_weights(shape: &[usize], tokens: Vec<Vec<Token>>) -> Result<Facts> {
-        let (layers, entries, heads, rows, keys) = match *shape {
-            [layers, heads, rows, keys] => (layers, 1, heads, rows, keys),
-            [layers, entries, heads, rows, keys] => (layers, entries, heads, rows, keys),
-            _ => {
-                return Err(Error::Facts {
-                    what: "weights",
-                    found: format!("shape {}", qkv_io::shown_shape(shape)),
-                    remedy: "give [layers, heads, queries, keys], or [layers, batch, heads, queries, keys]",
-                });
-            }
-        };
-        if tokens.len() != entries || tokens.iter().any(|text| text.len() != keys) {
-            let lengths: Vec<usize> = tokens.iter().map(Vec::len).collect();
-            return Err(Error::Facts {
-                what: "tokens",
-                found: format!(
-                    "{} for weights with {keys} keys and {entries} batch entries",
-                    counted(&lengths)
-                ),
-                remedy: "give each key one token",
-            });
-        }
+        let [layers, entries, heads, rows, keys] = axes(shape)?;
+        check_texts(&tokens, "keys", keys, entries)?;
         if rows > keys {
             return Err(Error::Facts {
                 what: "weights",
@@ -123,6 +103,24 @@ impl Facts {
             top: None,
             conventions: Vec::new(),
             versions: Vec::new(),
+        })
+    }
+
+    /// The same for cross-attention, whose queries have tokens of their own.
+    ///
+    /// # Errors
+    /// If the tokens do not fit the shape.
+    pub fn of_cross_weights(
+        shape: &[usize],
+        keys: Vec<Vec<Token>>,
+        queries: Vec<Vec<Token>>,
+    ) -> Result<Facts> {
+        let [layers, entries, heads, rows, key_count] = axes(shape)?;
+        check_texts(&queries, "queries", rows, entries)?;
+        let own = Facts::of_weights(&[layers, entries, heads, 1, key_count], keys)?;
+        Ok(Facts {
+            queries: Queries::Elsewhere(queries),
+            ..own
         })
     }
 
@@ -299,6 +297,39 @@ impl Facts {
         }
         Ok(())
     }
+}
+
+/// `[layers, entries, heads, queries, keys]`.
+fn axes(shape: &[usize]) -> Result<[usize; 5]> {
+    match *shape {
+        [layers, heads, rows, keys] => Ok([layers, 1, heads, rows, keys]),
+        [layers, entries, heads, rows, keys] => Ok([layers, entries, heads, rows, keys]),
+        _ => Err(Error::Facts {
+            what: "weights",
+            found: format!("shape {}", qkv_io::shown_shape(shape)),
+            remedy: "give [layers, heads, queries, keys], or [layers, batch, heads, queries, keys]",
+        }),
+    }
+}
+
+/// Refuses tokens that are not as many as keys or queries.
+fn check_texts(tokens: &[Vec<Token>], what: &str, count: usize, entries: usize) -> Result<()> {
+    if tokens.len() == entries && tokens.iter().all(|text| text.len() == count) {
+        return Ok(());
+    }
+    let lengths: Vec<usize> = tokens.iter().map(Vec::len).collect();
+    let batch = match entries {
+        1 => String::new(),
+        _ => format!(" in {entries} batch entries"),
+    };
+    Err(Error::Facts {
+        what: "tokens",
+        found: format!(
+            "{} for weights with {count} {what}{batch}",
+            counted(&lengths)
+        ),
+        remedy: "give each one token",
+    })
 }
 
 /// "13 tokens", or how many of each entry.

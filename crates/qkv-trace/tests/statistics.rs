@@ -66,24 +66,26 @@ fn ids_tell_the_same_token_where_texts_do_not() {
 #[test]
 fn a_pair_of_words_beside_its_control() {
     let texts = [
-        "The", " ani", "mal", " crossed", " the", " road", " it", " slept",
+        "The", " ani", "mal", " crossed", " the", " road", " and", " it", " slept",
     ];
-    let mut row = [0.0_f32; 8];
-    (row[0], row[1], row[2], row[5], row[6]) = (0.4, 0.125, 0.125, 0.3125, 0.0375);
-    let mut weights: Vec<Vec<f32>> = (0..8)
-        .map(|i| (0..8).map(|j| f32::from(u8::from(i == j))).collect())
+    let mut row = [0.0_f32; 9];
+    (row[0], row[1], row[2]) = (0.2, 0.125, 0.125);
+    // The word before has most, then a short one: neither says anything.
+    (row[4], row[5], row[6]) = (0.1875, 0.125, 0.2375);
+    let mut weights: Vec<Vec<f32>> = (0..9)
+        .map(|i| (0..9).map(|j| f32::from(u8::from(i == j))).collect())
         .collect();
-    weights[6] = row.to_vec();
+    weights[7] = row.to_vec();
     let rows: Vec<&[f32]> = weights.iter().map(Vec::as_slice).collect();
     let mut source = source(&texts, &rows);
-    // Both pieces of "animal" count; the control is the word that has most: not the first token.
+    // Both pieces of "animal" count.
     let mut heads = HeadsBy::new(vec![By::parse("it>animal").unwrap()], None);
     heads.add(&mut source).unwrap();
     let ranking = &heads.rankings().unwrap()[0];
     assert_eq!(ranking.control.as_deref(), Some("road"));
     assert_eq!(
         (ranking.heads[0].mean, ranking.heads[0].control),
-        (Some(0.25), Some(0.3125))
+        (Some(0.25), Some(0.125))
     );
     // Later words get nothing, exactly.
     assert_eq!(mean(&mut source, "it>slept").0, Some(0.0));

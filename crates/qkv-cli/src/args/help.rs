@@ -122,6 +122,28 @@ system ends the command.
 
 Exit status: 0, 2 after an error, which standard error explains, or 130 after Ctrl-C.";
 
+/// After `qkv trace -h`.
+pub const TRACE_SHORT: &str = "qkv trace --help has examples.";
+
+/// After `qkv trace --help`.
+pub const TRACE: &str = "\
+Examples:
+  Weights from elsewhere, here of one head over three tokens:
+    $ qkv trace --weights \"1 0 0; 0.3 0.7 0; 0.6 0.3 0.1\" --tokens \"the cat sat\"
+  Kept as a trace, shown again, as a page for a browser, and one head as a drawing:
+    $ qkv trace --weights \"1 0 0; 0.3 0.7 0; 0.6 0.3 0.1\" --tokens \"the cat sat\" -o t.safetensors
+    $ qkv trace t.safetensors --html map.html
+    $ qkv trace t.safetensors --layer 0 --head 0 --svg head.svg
+  Which head looks at the token before, and which from \"sat\" at \"cat\":
+    $ qkv trace t.safetensors --heads-by \"previous,sat>cat\"
+  For programs:
+    $ qkv trace t.safetensors --json
+
+Weights are not an explanation: they say from where a head took values, not why a model answers as it
+does.
+
+Exit status: 0, or 2 after an error, which standard error explains, or 130 after Ctrl-C.";
+
 /// After `qkv bench -h`.
 pub const BENCH_SHORT: &str = "qkv bench --help says what each column means.";
 

@@ -17,7 +17,7 @@ pub(super) fn scroll(name: &str) -> String {
 }
 
 /// Text that HTML leaves as it is.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {

@@ -14,18 +14,18 @@ pub(crate) struct Drawn {
     pub merged: Option<(usize, usize)>,
 }
 
-/// The most lines of a map.
-const MOST_ROWS: usize = 16;
+/// The most lines of a map among other blocks.
+pub(crate) const MOST_ROWS: usize = 16;
 /// The fullest shade inside a dim line.
 pub(super) const SAMPLE: &str = "\x1b[0m\x1b[38;5;51m█\x1b[0m\x1b[2m";
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 /// From faint to bright in the 256 colours of a terminal, for the same five shades.
 const COLOURS: [u8; 5] = [0, 24, 31, 38, 51];
 
-pub(crate) fn draw(map: &HeatMap, width: usize, settings: &Settings) -> Drawn {
+pub(crate) fn draw(map: &HeatMap, width: usize, most_rows: usize, settings: &Settings) -> Drawn {
     let rows = map.values.len();
     let keys = map.values.first().map_or(0, Vec::len);
-    let rows_merged = rows.div_ceil(MOST_ROWS).max(1);
+    let rows_merged = rows.div_ceil(most_rows).max(1);
     let label = map.rows.iter().map(|name| columns(name)).max().unwrap_or(0);
     let room = width.saturating_sub(label + 3).max(1);
     // With their tokens, by number, or only the first and the last.

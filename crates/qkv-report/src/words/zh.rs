@@ -5,6 +5,7 @@ mod backward;
 mod contrast;
 mod findings;
 mod front;
+mod map;
 mod page;
 mod places;
 mod reading;

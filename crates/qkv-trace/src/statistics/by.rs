@@ -18,7 +18,8 @@ pub enum By {
     /// Keys after earlier keys of the same token: what came next last time. Control: these earlier
     /// keys themselves.
     Induction,
-    /// The tokens of one word, in the rows of another. Control: another word of the text.
+    /// The tokens of one word, in the rows of another. Control: another word of the text, neither
+    /// the first nor the one before.
     Pair {
         /// The word whose rows count.
         from: String,

@@ -30,8 +30,8 @@ struct Means {
 pub struct Ranking {
     /// The statistic.
     pub by: By,
-    /// For a pair of words, the word whose weights are the control; the one that has most on average
-    /// over all heads, unless one was named.
+    /// For a pair of words, the word whose weights are the control; unless one was named, the one that has most
+    /// on average over all heads, of four letters or more where there is one.
     pub control: Option<String>,
     /// The heads, the largest average first; those without a value last.
     pub heads: Vec<Ranked>,
@@ -194,9 +194,15 @@ impl HeadsBy {
             }
         }
         let Some(asked) = &self.control else {
+            // A word that says something, rather than "the", where there is one.
+            const LETTERS: usize = 4;
+            let value = |word: &str, mean: &Mean| {
+                let long = word.chars().count() >= LETTERS || !word.is_ascii();
+                (long, mean.value().unwrap_or(0.0))
+            };
             let most = totals.iter().max_by(|a, b| {
-                let value = |mean: &Mean| mean.value().unwrap_or(0.0);
-                value(a.1).total_cmp(&value(b.1))
+                let (a, b) = (value(a.0, a.1), value(b.0, b.1));
+                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
             });
             return Ok(most.map(|(word, _)| (*word).to_owned()));
         };
@@ -208,7 +214,8 @@ impl HeadsBy {
             None => Err(Error::Statistic {
                 asked: by.to_string(),
                 remedy: format!(
-                    "its control \"{}\" is no other word of the texts, or their first; there are {}",
+                    "its control \"{}\" is no other word of the texts (nor their first, nor the one before \
+                     the query); there are {}",
                     qkv_io::shown(asked),
                     qkv_io::shown(&totals.keys().copied().collect::<Vec<_>>().join(", "))
                 ),

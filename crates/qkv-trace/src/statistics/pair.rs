@@ -36,11 +36,16 @@ impl Pair {
             return None;
         }
         let own_text = matches!(facts.queries, crate::Queries::OfKeys(_));
+        // The first key and the one before the query take what no other does, whatever they say.
+        let before: Vec<usize> = rows
+            .iter()
+            .filter_map(|row| facts.own_key(*row)?.checked_sub(1))
+            .collect();
         let is_other = |word: &&Word| {
             let among = |ranges: &[Range<usize>]| ranges.contains(&word.tokens);
             let is_source = own_text && among(&sources);
-            // The first key takes what no other does: as a control it says nothing.
-            !(among(&places) || is_source || word.tokens.contains(&first))
+            let special = |key: usize| key == first || before.contains(&key);
+            !(among(&places) || is_source || word.tokens.clone().any(special))
         };
         let mut others: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for word in all.iter().filter(is_other) {

@@ -1,0 +1,201 @@
+//! `qkv trace`: what the heads of a model did, in pictures and files.
+
+mod given;
+mod model;
+mod target;
+mod watch;
+
+use crate::args::{Sink, TraceArgs, TraceFormat, trace_numbers as numbers};
+use crate::arrays::Reader;
+use crate::error::{Error, Result};
+use crate::{interrupt, output};
+use qkv_report::{MapView, Settings, map_json, map_svg, map_text};
+use qkv_trace::{Chosen, HeadsBy, Keep, Kind, Place, Selection, Source, TraceFile};
+use std::io;
+use std::path::Path;
+use target::Targets;
+use watch::Watched;
+
+/// Opens, looks, shows.
+pub fn run(args: &TraceArgs) -> Result<()> {
+    let targets = Targets::new(&args.output)?;
+    if targets.svg.is_some() && (args.part.layer.is_empty() || args.part.head.is_empty()) {
+        return Err(Error::Missing {
+            argument: "--layer and --head".into(),
+            remedy: "a drawing shows one head: say which".into(),
+        });
+    }
+    interrupt::watch();
+    let mut stdin = io::stdin().lock();
+    let mut reader = Reader::in_place(&mut stdin);
+    let mut source = open(args, &mut reader)?;
+    targets.check_inputs(&reader, args.model.as_deref())?;
+    show(args, &targets, source.as_mut()).map_err(|error| match interrupt::asked() {
+        true => Error::Interrupted,
+        false => error,
+    })
+}
+
+/// Whatever the arguments name.
+fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Box<dyn Source>> {
+    if let Some(weights) = &args.given.weights {
+        if args.model.is_some() {
+            return Err(Error::Conflict {
+                argument: "--weights",
+                other: "a model or a trace".into(),
+                remedy: "give one of them",
+            });
+        }
+        return given::open(&args.given, weights, reader);
+    }
+    let Some(model) = &args.model else {
+        return Err(Error::Missing {
+            argument: "MODEL".into(),
+            remedy: "name a trace file or a model, or give --weights with --tokens".into(),
+        });
+    };
+    if let Some(argument) = given::alone(&args.given) {
+        return Err(Error::Alone {
+            argument,
+            needed: "--weights",
+            remedy: "a model and a trace file say this themselves",
+        });
+    }
+    if !is_trace(model) {
+        return model::open(model, args);
+    }
+    if args.text.is_some() {
+        return Err(Error::Conflict {
+            argument: "TEXT",
+            other: "a trace file".into(),
+            remedy: "a trace has its text: leave it out, or name a model",
+        });
+    }
+    let file = TraceFile::open(Path::new(model)).map_err(Error::trace("MODEL"))?;
+    Ok(Box::new(file))
+}
+
+/// Whether this is a file of arrays rather than a model.
+fn is_trace(name: &str) -> bool {
+    let path = Path::new(name);
+    let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+    path.is_file() && ending.is_some_and(|ending| ending == "safetensors")
+}
+
+/// Everything that was asked for.
+fn show(args: &TraceArgs, targets: &Targets, source: &mut dyn Source) -> Result<()> {
+    let part = &args.part;
+    let selection = Selection {
+        layers: numbers(&part.layer),
+        heads: numbers(&part.head),
+        rows: numbers(&part.rows),
+    };
+    let entries = source.facts().entries();
+    if part.entry >= entries {
+        return Err(Error::Value {
+            argument: "--entry",
+            value: part.entry.to_string(),
+            remedy: format!("there are {entries}, counted from 0"),
+        });
+    }
+    let mut source = Watched(source);
+    let mut chosen = Chosen::new(&mut source, &selection).map_err(Error::trace("MODEL"))?;
+    let mut view = MapView {
+        entry: part.entry,
+        without_first: part.sink == Sink::Aside,
+        few_heads: selection.layers.is_some() || selection.heads.is_some(),
+        links: args.output.links,
+        most_heads: args.find.most,
+        ..MapView::default()
+    };
+    if let Some(file) = &targets.trace {
+        let all = || Keep {
+            kinds: Kind::ALL.to_vec(),
+            top: None,
+        };
+        let keep = part.keep.clone().unwrap_or_else(all);
+        qkv_trace::write(file, &mut chosen, &keep).map_err(Error::trace("-o"))?;
+    } else if part.keep.is_some() {
+        return Err(Error::Alone {
+            argument: "--keep",
+            needed: "-o",
+            remedy: "it says what a trace file keeps: name one, for example -o trace.safetensors",
+        });
+    }
+    if !args.find.heads_by.is_empty() {
+        let mut heads = HeadsBy::new(args.find.heads_by.clone(), args.find.control.clone());
+        heads.add(&mut chosen).map_err(Error::trace("--heads-by"))?;
+        view.rankings = heads.rankings().map_err(Error::trace("--heads-by"))?;
+        view.texts = heads.texts;
+    } else if args.find.control.is_some() {
+        return Err(Error::Alone {
+            argument: "--control",
+            needed: "--heads-by",
+            remedy: "it is the control of a pair of words, for example --heads-by 'it>animal'",
+        });
+    }
+    let settings = settings(args, targets);
+    if targets.html.is_some() {
+        return Err(Error::Value {
+            argument: "--html",
+            value: "a page".into(),
+            remedy: "it is not there yet".into(),
+        });
+    }
+    if let Some(file) = &targets.svg {
+        let place = one_head(&chosen, part.entry)?;
+        let drawing =
+            map_svg(&mut chosen, place, &view, &settings).map_err(Error::trace("--svg"))?;
+        write(file, "--svg", drawing.as_bytes())?;
+    }
+    let text = match targets.printed(!view.rankings.is_empty()) {
+        None => return Ok(()),
+        Some(TraceFormat::Text) => {
+            map_text(&mut chosen, &view, &settings).map_err(Error::trace("MODEL"))?
+        }
+        Some(TraceFormat::Json) => {
+            let json = map_json(&mut chosen, &view).map_err(Error::trace("MODEL"))?;
+            format!("{json}\n")
+        }
+    };
+    match &targets.text {
+        Some(file) => write(file, "-o", text.as_bytes()),
+        None => output::print(text.as_bytes()),
+    }
+}
+
+/// The only head that is left.
+fn one_head(source: &dyn Source, entry: usize) -> Result<Place> {
+    let facts = source.facts();
+    match (&facts.layers[..], &facts.heads[..]) {
+        (&[layer], &[head]) => Ok(Place { entry, layer, head }),
+        (layers, heads) => Err(Error::Value {
+            argument: "--svg",
+            value: format!("a drawing of {} heads", layers.len() * heads.len()),
+            remedy: "it shows one: give one --layer and one --head".into(),
+        }),
+    }
+}
+
+fn settings(args: &TraceArgs, targets: &Targets) -> Settings {
+    let look = &args.output;
+    output::settings(
+        &crate::args::OutputArgs {
+            format: None,
+            json: look.json,
+            lang: look.lang,
+            digits: look.digits,
+            width: look.width,
+            color: look.color,
+            file: targets.text.clone(),
+        },
+        &[],
+    )
+}
+
+fn write(file: &Path, argument: &'static str, bytes: &[u8]) -> Result<()> {
+    if file == Path::new("-") {
+        return output::print_with(|out| out.write_all(bytes));
+    }
+    qkv_io::write_file(file, bytes).map_err(Error::io(argument))
+}

@@ -1,0 +1,114 @@
+//! Which files are written, and what is printed.
+
+use crate::args::{TraceFormat, TraceOutputArgs};
+use crate::arrays::Reader;
+use crate::error::{Error, Result};
+use crate::output;
+use qkv_io::shown;
+use std::path::{Path, PathBuf};
+
+/// Files by what they hold.
+#[derive(Debug, Default)]
+pub struct Targets {
+    /// A trace.
+    pub trace: Option<PathBuf>,
+    /// A page.
+    pub html: Option<PathBuf>,
+    /// A drawing.
+    pub svg: Option<PathBuf>,
+    /// What would be printed.
+    pub text: Option<PathBuf>,
+    format: Option<TraceFormat>,
+}
+
+impl Targets {
+    /// From --html, --svg, -o, --format and --json.
+    pub fn new(args: &TraceOutputArgs) -> Result<Targets> {
+        let mut targets = Targets {
+            html: args.html.clone(),
+            svg: args.svg.clone(),
+            format: match (args.format, args.json) {
+                (Some(TraceFormat::Text), true) => {
+                    return Err(Error::Conflict {
+                        argument: "--json",
+                        other: "another --format".into(),
+                        remedy: "--json is short for --format json: leave one of them out",
+                    });
+                }
+                (_, true) => Some(TraceFormat::Json),
+                (format, false) => format,
+            },
+            ..Targets::default()
+        };
+        let Some(file) = args.file.clone().filter(|file| file != Path::new("-")) else {
+            return Ok(targets);
+        };
+        let ending = file.extension().map(|ending| ending.to_ascii_lowercase());
+        let twice = |argument: &'static str| Error::Conflict {
+            argument: "-o",
+            other: argument.into(),
+            remedy: "both name a file of the same kind: leave one out",
+        };
+        match ending.as_deref().and_then(|ending| ending.to_str()) {
+            Some("safetensors") => targets.trace = Some(file),
+            Some("html" | "htm") if targets.html.is_some() => return Err(twice("--html")),
+            Some("html" | "htm") => targets.html = Some(file),
+            Some("svg") if targets.svg.is_some() => return Err(twice("--svg")),
+            Some("svg") => targets.svg = Some(file),
+            Some("txt") => targets.set_text(file, TraceFormat::Text)?,
+            Some("json") => targets.set_text(file, TraceFormat::Json)?,
+            _ => {
+                return Err(Error::Value {
+                    argument: "-o",
+                    value: format!("the ending of {}", shown(&file.to_string_lossy())),
+                    remedy: "use .safetensors, .html, .svg, .json or .txt".into(),
+                });
+            }
+        }
+        Ok(targets)
+    }
+
+    fn set_text(&mut self, file: PathBuf, format: TraceFormat) -> Result<()> {
+        if self.format.is_some_and(|asked| asked != format) {
+            return Err(Error::Value {
+                argument: "-o",
+                value: format!("{} with another --format", shown(&file.to_string_lossy())),
+                remedy: "leave out --format, or give the file the ending of that format".into(),
+            });
+        }
+        self.text = Some(file);
+        self.format = Some(format);
+        Ok(())
+    }
+
+    /// What is printed, or written as text: what was asked for, or text where no file is written or
+    /// heads were ranked.
+    pub fn printed(&self, ranked: bool) -> Option<TraceFormat> {
+        let file = self.trace.is_some() || self.html.is_some() || self.svg.is_some();
+        self.format
+            .or_else(|| (!file || ranked).then_some(TraceFormat::Text))
+    }
+
+    /// Refuses to overwrite an input.
+    pub fn check_inputs(&self, reader: &Reader<'_>, model: Option<&str>) -> Result<()> {
+        let files = [&self.trace, &self.html, &self.svg, &self.text];
+        for file in files.into_iter().flatten() {
+            output::refuse_input(reader, file)?;
+            let same = |model: &str| {
+                let (a, b) = (Path::new(model).canonicalize(), file.canonicalize());
+                matches!((a, b), (Ok(a), Ok(b)) if a == b)
+            };
+            if model.is_some_and(same) {
+                return Err(Error::Conflict {
+                    argument: "-o",
+                    other: format!(
+                        "{}, which is also the input",
+                        shown(&file.to_string_lossy())
+                    ),
+                    remedy: "name another file",
+                });
+            }
+        }
+        Ok(())
+    }
+}
