@@ -1,6 +1,7 @@
 //! safetensors: eight bytes of header length, a JSON header, then the bytes.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::Path;
 
 use crate::argument::open_regular;
@@ -9,6 +10,7 @@ use crate::bytes::{self, Element};
 use crate::detect::{self, Format, Kind};
 use crate::error::{Entry, Error, Result};
 use crate::names;
+use crate::npz;
 use crate::safetensors_header::{self, Tensor};
 use crate::source::{Source, unreadable};
 
@@ -41,18 +43,23 @@ pub(crate) fn find(source: &mut Source<'_>, name: Option<&str>) -> Result<Found>
         })
         .collect();
     let tensor = tensors.swap_remove(names::choose(source.origin, FORMAT, name, &entries)?);
+    place(source.origin, &tensor, data)
+}
+
+/// Where a tensor of the header lies, if its type is one that is read.
+pub(crate) fn place(origin: &str, tensor: &Tensor, data: u64) -> Result<Found> {
     let Some(element) = element(&tensor.dtype) else {
         return Err(Error::Dtype {
-            origin: source.origin.to_owned(),
+            origin: origin.to_owned(),
             format: FORMAT,
             offset: 8 + tensor.at as u64,
-            dtype: tensor.dtype,
+            dtype: tensor.dtype.clone(),
             remedy: "convert it to BF16, F16, F32 or F64 first (x.float() in PyTorch)",
         });
     };
     Ok(Found {
         element,
-        shape: tensor.shape,
+        shape: tensor.shape.clone(),
         start: data + tensor.start,
         size: tensor.end - tensor.start,
     })
@@ -60,12 +67,18 @@ pub(crate) fn find(source: &mut Source<'_>, name: Option<&str>) -> Result<Found>
 
 /// Reads one tensor; only the header and its own bytes are read.
 pub(crate) fn read(source: &mut Source<'_>, name: Option<&str>) -> Result<Array> {
+    let found = find(source, name)?;
+    read_found(source, found)
+}
+
+/// Reads the bytes of a tensor that was found.
+pub(crate) fn read_found(source: &mut Source<'_>, found: Found) -> Result<Array> {
     let Found {
         element,
         shape,
         start,
         size,
-    } = find(source, name)?;
+    } = found;
     source.allow(&shape, "the tensor")?;
     let raw = source.read_at(start, size)?;
     let values = bytes::values(element, false, &raw).map_err(|fault| match fault {
@@ -96,6 +109,27 @@ pub(crate) fn read(source: &mut Source<'_>, name: Option<&str>) -> Result<Array>
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn safetensors_notes(path: &Path) -> Result<(Vec<Entry>, Notes)> {
+    let mut opened = open(path)?;
+    opened.tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    let entries = opened.tensors.into_iter().map(|tensor| Entry {
+        name: tensor.name,
+        shape: Some(tensor.shape),
+    });
+    Ok((entries.collect(), opened.notes))
+}
+
+/// A file and its header.
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) len: u64,
+    pub(crate) tensors: Vec<Tensor>,
+    notes: Notes,
+    /// Where the tensors' bytes begin.
+    pub(crate) data: u64,
+}
+
+/// Opens a file that has to be safetensors, and reads and checks its header.
+pub(crate) fn open(path: &Path) -> Result<Opened> {
     let origin = path.display().to_string();
     let mut file = open_regular(path)?;
     let len = file
@@ -112,7 +146,8 @@ pub fn safetensors_notes(path: &Path) -> Result<(Vec<Entry>, Notes)> {
     let format = match detect::kind(&head, &origin)? {
         Kind::Safetensors => None,
         Kind::Npy => Some(Format::Npy),
-        Kind::Zip => Some(Format::Zip),
+        // Its directory tells whether PyTorch wrote it.
+        Kind::Zip => npz::read(&mut source, None).map(|_| Some(Format::Npz))?,
         Kind::Text => Some(Format::Rows),
     };
     if let Some(format) = format {
@@ -125,13 +160,14 @@ pub fn safetensors_notes(path: &Path) -> Result<(Vec<Entry>, Notes)> {
             remedy: "give a safetensors file".into(),
         });
     }
-    let (mut tensors, notes, _) = header(&mut source)?;
-    tensors.sort_by(|a, b| a.name.cmp(&b.name));
-    let entries = tensors.into_iter().map(|tensor| Entry {
-        name: tensor.name,
-        shape: Some(tensor.shape),
-    });
-    Ok((entries.collect(), notes))
+    let (tensors, notes, data) = header(&mut source)?;
+    Ok(Opened {
+        file,
+        len,
+        tensors,
+        notes,
+        data,
+    })
 }
 
 /// Reads and checks the header; also tells where the data starts.

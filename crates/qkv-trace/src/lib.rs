@@ -42,7 +42,7 @@ pub use facts::{Facts, Queries, Token};
 pub use file::{Keep, TraceFile, write};
 pub use given::GivenWeights;
 pub use kind::Kind;
-pub use pieces::readable;
+pub use pieces::{byte_of, joined, readable};
 pub use qkv_io::shown;
 pub use source::{Place, Source};
 pub use statistics::{By, HeadStatistics, HeadsBy, Mean, Ranked, Ranking, Survey};

@@ -12,10 +12,12 @@
 
 pub mod alibi;
 pub mod rotary;
+pub mod scaling;
 pub mod sinusoidal;
 
 pub use alibi::slopes;
-pub use rotary::{Pairing, Positions, Rotary, Scaling};
+pub use rotary::{Pairing, Positions, Rotary};
+pub use scaling::Scaling;
 pub use sinusoidal::sinusoidal;
 
 /// position(t) = number of kept tokens before t; none where t itself is padding.

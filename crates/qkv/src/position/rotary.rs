@@ -1,8 +1,8 @@
 //! Rotary positions: each pair of columns turns by an angle that grows with the position.
 
+use super::scaling::{Scaling, above_zero};
 use crate::error::{Error, Result, many};
 use crate::view::{AnyView, Element, Tensor, View};
-use std::f64::consts::TAU;
 
 /// Which two columns turn together, of d rotated ones, for i = 0 … d/2 − 1.
 ///
@@ -29,64 +29,6 @@ pub enum Pairing {
     Halves,
     /// Columns 2i and 2i + 1: the paper, GPT-J, Llama in Meta's layout.
     Interleaved,
-}
-
-/// What a model trained on short texts does to the frequencies fᵢ to read longer ones.
-///
-/// ```text
-/// None     fᵢ
-/// Linear   fᵢ / factor, which is the same as position / factor
-/// Llama3   fᵢ                                     turns > high
-///          fᵢ / factor                            turns < low
-///          (1−s)·fᵢ/factor + s·fᵢ                 between, s = (turns − low) / (high − low)
-///          where turns = original_length·fᵢ / 2π
-/// ```
-///
-/// Sources: Chen et al., *Extending Context Window of Large Language Models via Positional
-/// Interpolation*, 2023 (arXiv 2306.15595) for `Linear`; Meta's code of Llama 3.1 for `Llama3`.
-///
-/// ```
-/// use qkv::position::{Rotary, Scaling};
-/// let llama = Rotary {
-///     base: 500000.0,
-///     scaling: Scaling::Llama3 {
-///         factor: 8.0,
-///         low_freq_factor: 1.0,
-///         high_freq_factor: 4.0,
-///         original_length: 8192.0,
-///     },
-///     ..Rotary::default()
-/// };
-/// let plain = Rotary { scaling: Scaling::None, ..llama };
-/// let (scaled, plain) = (llama.inverse_frequencies(128)?, plain.inverse_frequencies(128)?);
-/// assert_eq!(scaled[20], plain[20]);
-/// assert!((scaled[32] - 5.248462e-4).abs() < 1e-10); // from 1.414214e-3
-/// assert_eq!(scaled[40], plain[40] / 8.0);
-/// # Ok::<(), qkv::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub enum Scaling {
-    /// The frequencies as they are.
-    #[default]
-    None,
-    /// All frequencies divided by the same number.
-    Linear {
-        /// How many times longer the texts are, above 0.
-        factor: f64,
-    },
-    /// Slow pairs divided, fast pairs kept, a ramp between: Llama 3.1, 3.2 and 3.3.
-    Llama3 {
-        /// The divisor of the slow pairs, above 0.
-        factor: f64,
-        /// Pairs that turn less often than this in `original_length` are divided; above 0.
-        low_freq_factor: f64,
-        /// Pairs that turn more often than this in `original_length` are kept; above
-        /// `low_freq_factor`.
-        high_freq_factor: f64,
-        /// Tokens of the texts that the model was first trained on, above 0.
-        original_length: f64,
-    },
 }
 
 /// The position of each token, in tokens. Negative ones are possible.
@@ -189,6 +131,13 @@ impl Rotary {
         }
         above_zero("rotary base", "", self.base)?;
         self.scaling.check()?;
+        if matches!(self.scaling, Scaling::Yarn { .. }) && self.base <= 1.0 {
+            return Err(Error::Option {
+                option: "rotary base",
+                value: self.base.to_string(),
+                remedy: "YaRN tells fast pairs from slow ones, which a base above 1 makes",
+            });
+        }
         Ok(dim)
     }
 
@@ -205,12 +154,51 @@ impl Rotary {
     /// ```
     pub fn inverse_frequencies(&self, head_dim: usize) -> Result<Vec<f64>> {
         let dim = self.check(head_dim)?;
-        let mut frequencies = Vec::with_capacity(dim / 2);
-        for i in 0..dim / 2 {
-            let frequency = 1.0 / self.base.powf((2 * i) as f64 / dim as f64);
-            frequencies.push(self.scaling.scaled(frequency));
+        Ok(self.scaling.frequencies(self.base, dim))
+    }
+
+    /// magnitude·cos(position·fᵢ) and magnitude·sin(position·fᵢ) for each position and pair: what
+    /// [`Pairing::rotate`] takes, so that the layers of a model share one table.
+    ///
+    /// Each is `[batch, 1, length, d/2]`; batch is 1 where [`Positions::From`] serves all entries.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    ///
+    /// ```
+    /// use qkv::position::{Positions, Rotary};
+    /// let [cos, sin] = Rotary::default().table(4, 2, 3, &Positions::From(0))?;
+    /// assert_eq!(cos.shape(), [1, 1, 3, 2]);
+    /// assert_eq!(sin.row(&[0, 0, 1]), [1_f64.sin(), 0.01_f64.sin()]);
+    /// # Ok::<(), qkv::Error>(())
+    /// ```
+    pub fn table(
+        &self,
+        head_dim: usize,
+        batch: usize,
+        length: usize,
+        positions: &Positions<'_>,
+    ) -> Result<[Tensor<f64>; 2]> {
+        let frequencies = self.inverse_frequencies(head_dim)?;
+        let magnitude = self.scaling.magnitude();
+        positions.check(batch, length)?;
+        let entries = match positions {
+            Positions::From(_) => 1,
+            Positions::Each(_) => batch,
+        };
+        let shape = [entries, 1, length, frequencies.len()];
+        let [mut cos, mut sin] = [(); 2].map(|()| Vec::with_capacity(shape.iter().product()));
+        for entry in 0..entries {
+            for t in 0..length {
+                let position = positions.at(entry, t);
+                for frequency in &frequencies {
+                    let (s, c) = (position * frequency).sin_cos();
+                    cos.push(magnitude * c);
+                    sin.push(magnitude * s);
+                }
+            }
         }
-        Ok(frequencies)
+        Ok([Tensor::new(&shape, cos)?, Tensor::new(&shape, sin)?])
     }
 
     /// a' = a·cos − b·sin, b' = a·sin + b·cos for each pair of columns, angle position·fᵢ.
@@ -239,12 +227,9 @@ impl Rotary {
         positions: &Positions<'_>,
     ) -> Result<Tensor<f64>> {
         let [batch, _, length, head_dim] = x.shape();
-        let frequencies = self.inverse_frequencies(head_dim)?;
-        let dim = 2 * frequencies.len();
-        positions.check(batch, length)?;
-        Ok(self.pairing.turned(x, dim, |entry, t, i| {
-            (positions.at(entry, t) * frequencies[i]).sin_cos()
-        }))
+        let [cos, sin] = self.table(head_dim, batch, length, positions)?;
+        self.pairing
+            .rotate(x, cos.view()?.into(), sin.view()?.into())
     }
 }
 
@@ -322,21 +307,32 @@ impl Pairing {
     ) -> Tensor<f64> {
         let [batch, heads, length, head_dim] = x.shape();
         let mut rotated = Tensor::filled(&x.shape(), 0.0);
+        let (data, offset) = x.raw();
+        let strides = x.strides();
+        let mut angles = vec![(0.0, 0.0); dim / 2];
         for entry in 0..batch {
             for t in 0..length {
-                for i in 0..dim / 2 {
-                    let (sin, cos) = angle(entry, t, i);
-                    let (left, right) = self.columns(i, dim);
-                    for h in 0..heads {
-                        let a = x.get([entry, h, t, left]).to_f64();
-                        let b = x.get([entry, h, t, right]).to_f64();
-                        *rotated.at_mut(&[entry, h, t, left]) = a * cos - b * sin;
-                        *rotated.at_mut(&[entry, h, t, right]) = a * sin + b * cos;
-                    }
+                for (i, angle_of) in angles.iter_mut().enumerate() {
+                    *angle_of = angle(entry, t, i);
                 }
                 for h in 0..heads {
-                    for rest in dim..head_dim {
-                        *rotated.at_mut(&[entry, h, t, rest]) = x.get([entry, h, t, rest]).to_f64();
+                    let from = offset as isize
+                        + entry as isize * strides[0]
+                        + h as isize * strides[1]
+                        + t as isize * strides[2];
+                    let x = |column: usize| {
+                        data[(from + column as isize * strides[3]) as usize].to_f64()
+                    };
+                    let to = ((entry * heads + h) * length + t) * head_dim;
+                    let to = &mut rotated.data_mut()[to..to + head_dim];
+                    for (i, &(sin, cos)) in angles.iter().enumerate() {
+                        let (left, right) = self.columns(i, dim);
+                        let (a, b) = (x(left), x(right));
+                        to[left] = a * cos - b * sin;
+                        to[right] = a * sin + b * cos;
+                    }
+                    for (rest, to) in to.iter_mut().enumerate().skip(dim) {
+                        *to = x(rest);
                     }
                 }
             }
@@ -349,57 +345,6 @@ impl Pairing {
         match self {
             Pairing::Halves => (i, i + dim / 2),
             Pairing::Interleaved => (2 * i, 2 * i + 1),
-        }
-    }
-}
-
-impl Scaling {
-    fn check(&self) -> Result<()> {
-        match *self {
-            Scaling::None => Ok(()),
-            Scaling::Linear { factor } => above_zero("rotary scaling", "factor ", factor),
-            Scaling::Llama3 {
-                factor,
-                low_freq_factor: low,
-                high_freq_factor: high,
-                original_length,
-            } => {
-                above_zero("rotary scaling", "factor ", factor)?;
-                above_zero("rotary scaling", "low_freq_factor ", low)?;
-                above_zero("rotary scaling", "high_freq_factor ", high)?;
-                above_zero("rotary scaling", "original_length ", original_length)?;
-                if high > low {
-                    return Ok(());
-                }
-                Err(Error::Option {
-                    option: "rotary scaling",
-                    value: format!("high_freq_factor {high} with low_freq_factor {low}"),
-                    remedy: "the high one must be above the low one; check for exchanged values",
-                })
-            }
-        }
-    }
-
-    fn scaled(&self, frequency: f64) -> f64 {
-        match *self {
-            Scaling::None => frequency,
-            Scaling::Linear { factor } => frequency / factor,
-            Scaling::Llama3 {
-                factor,
-                low_freq_factor: low,
-                high_freq_factor: high,
-                original_length,
-            } => {
-                let turns = original_length * frequency / TAU;
-                if turns > high {
-                    return frequency;
-                }
-                if turns < low {
-                    return frequency / factor;
-                }
-                let share = (turns - low) / (high - low);
-                (1.0 - share) * frequency / factor + share * frequency
-            }
         }
     }
 }
@@ -457,16 +402,5 @@ fn has_length(found: usize, expected: usize, meaning: &'static str) -> Result<()
         found,
         expected,
         meaning,
-    })
-}
-
-fn above_zero(option: &'static str, part: &'static str, value: f64) -> Result<()> {
-    if value.is_finite() && value > 0.0 {
-        return Ok(());
-    }
-    Err(Error::Option {
-        option,
-        value: format!("{part}{value}"),
-        remedy: "give a finite number above 0",
     })
 }

@@ -1,6 +1,7 @@
 //! Positions: known faults with their right values, identities, and every refusal.
 
 mod refusals;
+mod scaling;
 
 use proptest::prelude::*;
 use qkv::position::{Pairing, Positions, Rotary, Scaling, from_padding, sinusoidal, slopes};

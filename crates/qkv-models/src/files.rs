@@ -1,0 +1,45 @@
+//! Small files of a model: JSON of a bounded size.
+
+use crate::error::{Error, Result};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+/// Longest JSON file that is read: the largest tokenizers have some 30 MB.
+const MOST: u64 = 200 << 20;
+
+/// The bytes of a file that is no longer than a tokenizer may be.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
+    let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
+    let damaged = |found: String, remedy| Error::Damaged {
+        path: path.display().to_string(),
+        found,
+        remedy,
+    };
+    if !metadata.is_file() {
+        return Err(damaged("is no file".into(), "give a file"));
+    }
+    if metadata.len() > MOST {
+        let found = format!(
+            "has {} bytes, where at most {MOST} are read",
+            metadata.len()
+        );
+        return Err(damaged(found, "give the file that belongs there"));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| Error::io(path, error))?;
+    file.take(MOST)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Error::io(path, error))?;
+    Ok(bytes)
+}
+
+/// A JSON file.
+pub(crate) fn json(path: &Path) -> Result<Value> {
+    serde_json::from_slice(&bytes(path)?).map_err(|error| Error::Damaged {
+        path: path.display().to_string(),
+        found: format!("is no JSON: {error}"),
+        remedy: "download it again",
+    })
+}
