@@ -4,9 +4,13 @@
 //! recipe it equals [`qkv::definition`], which a test sees to.
 
 mod heads;
+mod logits;
+mod low;
 mod projection;
 mod row;
 mod seen;
+mod softmax;
+mod tokens;
 
 pub(crate) use heads::Kind;
 pub(crate) use projection::{Shared, projected};
@@ -16,8 +20,8 @@ use crate::problem::{Base, Sizes};
 use crate::recipe::{Arrangement, Recipe};
 use heads::Head;
 use projection::Projected;
-use row::Columns;
 use seen::Seen;
+use softmax::Columns;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -5,7 +5,7 @@
 
 use crate::problem::Base;
 use qkv::position::Rotary;
-use qkv::{Causal, Dropout, Place, Sinks, Window};
+use qkv::{Causal, DType, Dropout, Place, Sinks, Window};
 
 /// Every decision on the way from tokens to the result.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +54,8 @@ pub(crate) struct Recipe {
     pub dropout_scaled: bool,
     /// Scores beyond the range of half precision become infinite, and scaled scores too.
     pub half_range: [bool; 2],
+    /// What is rounded to a format coarser than that of the rest.
+    pub low: Option<Low>,
     pub lse_base_2: bool,
     pub lse_with_sink: bool,
     pub merge: Merge,
@@ -224,6 +226,36 @@ pub(crate) enum Axis {
     Joint,
 }
 
+/// A softmax in low precision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Low {
+    pub dtype: DType,
+    pub scores: LowScores,
+    pub weights: LowWeights,
+}
+
+/// Which scores are rounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum LowScores {
+    Exact,
+    /// What enters the softmax.
+    Last,
+    /// After each of q·k, scale, softcap and bias.
+    Each,
+}
+
+/// What of the softmax is rounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum LowWeights {
+    Exact,
+    /// Its result.
+    Last,
+    /// exp(s − max) as it is multiplied with V; the sum is of the exact ones.
+    Exponentials,
+    /// Difference, exponential, sum and quotient.
+    Each,
+}
+
 /// How many keys there are that nobody has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Phantoms {
@@ -326,6 +358,7 @@ impl Recipe {
             dropout: attention.dropout,
             dropout_scaled: true,
             half_range: [false; 2],
+            low: None,
             lse_base_2: false,
             lse_with_sink: false,
             merge: Merge::Usual,

@@ -80,6 +80,11 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// Whether the numbers are stored in a half precision.
+    pub fn is_coarse(&self) -> bool {
+        self.claims.iter().any(|claim| roundoff(claim.dtype) > 1e-6) || self.allowed > 4
+    }
+
     /// Whether there are scores among the claims.
     pub fn has_scores(&self) -> bool {
         self.claims.iter().any(|claim| is_score(claim.step))
@@ -156,7 +161,7 @@ pub(crate) fn check_as(
 /// Compares and, where they differ, searches.
 fn judged(case: &Case<'_>) -> Result<Report, Error> {
     let claims = case.claims;
-    let repeated = repeats(case);
+    let repeated = dropout::seen_in_two_runs(case);
     let fits: Vec<bool> = claims
         .iter()
         .map(|claim| Reading::new(&case.base, &case.right, claim).is_some())
@@ -181,10 +186,13 @@ fn judged(case: &Case<'_>) -> Result<Report, Error> {
     if let Some(compared) = &compared {
         describe(case, compared, &mut report);
     }
-    if let Some(cause) = repeated {
+    if !repeated.is_empty() {
         report.verdict = Verdict::Different;
         report.rounding = None;
-        report.causes = vec![cause];
+        report.causes = repeated;
+        if report.causes.len() > 1 {
+            report.indistinguishable = vec![report.causes.iter().map(Cause::id).collect()];
+        }
         return Ok(report);
     }
     let finest = compared.as_ref().and_then(|compared| compared.level);
@@ -200,11 +208,14 @@ fn judged(case: &Case<'_>) -> Result<Report, Error> {
             report.verdict = Verdict::Different;
             report.causes.push(slip);
         }
-        if let Some(cause) = dropout::seen_in_weights(case).filter(|_| finest.is_none()) {
+        if let Some(cause) = dropout::seen_in_one_run(case).filter(|_| finest.is_none()) {
             report.verdict = Verdict::Different;
             report.causes = vec![cause];
         }
         return Ok(report);
+    }
+    if let (Some(compared), true) = (&compared, report.verdict.agrees()) {
+        locate(compared, &mut report);
     }
     report.verdict = Verdict::Different;
     report.rounding = None;
@@ -275,9 +286,13 @@ fn describe(case: &Case<'_>, compared: &Compared, report: &mut Report) {
         };
         report.lint.insert(0, nan);
     }
-    if report.verdict.agrees() {
-        return;
+    if !report.verdict.agrees() {
+        locate(compared, report);
     }
+}
+
+/// Where they differ.
+fn locate(compared: &Compared, report: &mut Report) {
     if let Some(first) = &compared.first {
         report.bound = first.allowed;
         report.first_difference = Some(FirstDifference {
@@ -310,31 +325,6 @@ fn is_vacuous(case: &Case<'_>, compared: &Compared) -> bool {
     case.claims.iter().all(judged)
         && compared.max_abs_error.is_finite()
         && compared.max_abs_error > MUCH * largest
-}
-
-/// Two runs of the same that differ by more than rounding.
-fn repeats(case: &Case<'_>) -> Option<Cause> {
-    for (at, a) in case.claims.iter().enumerate() {
-        for b in &case.claims[at + 1..] {
-            if a.step != b.step || a.values.data().len() != b.values.data().len() {
-                continue;
-            }
-            let u = roundoff(a.dtype) * 64.0;
-            let largest = a.values.data().iter().fold(0.0_f64, |m, x| m.max(x.abs()));
-            let pairs = a.values.data().iter().zip(b.values.data());
-            let apart = pairs
-                .map(|(a, b)| crate::recompute::difference(*a, *b))
-                .fold(0.0, f64::max);
-            if apart > u * largest {
-                return Some(Cause {
-                    ids: vec!["dropout-on"],
-                    parameters: Parameters::new(),
-                    max_abs_error: apart,
-                });
-            }
-        }
-    }
-    None
 }
 
 fn shape_error(case: &Case<'_>, fits: &[bool]) -> Error {

@@ -8,7 +8,6 @@ use qkv_check::{Cause, Claim, Problem, Report, check, conventions, tell_apart, w
 const FROM_NUMBERS: &[&str] = &[
     "dropout-on",
     "row-shift",
-    "softmax-low-precision",
     "row-divided-by-d",
     "row-not-divided",
     "row-multiplied",

@@ -78,12 +78,22 @@ pub(super) static TABLE: &[Convention] = &[
                 ("reversed", own.iter().rev().copied().collect()),
             ];
             let other = kinds.into_iter().filter(|(_, slopes)| slopes != own);
-            other
+            let mut variants: Vec<Variant> = other
                 .map(|(kind, slopes)| {
                     Variant::new(move |recipe| recipe.slopes = Some(slopes.clone()))
                         .with("kind", Value::Name(kind))
                 })
-                .collect()
+                .collect();
+            // Factors that come from elsewhere too, such as a scale; others are found.
+            for factor in [0.5, 2.0] {
+                let slopes: Vec<f64> = own.iter().map(|slope| slope * factor).collect();
+                variants.push(
+                    Variant::new(move |recipe| recipe.slopes = Some(slopes.clone()))
+                        .with("kind", Value::Name("multiplied"))
+                        .with("factor", Value::Number(factor)),
+                );
+            }
+            variants
         },
     )
     .fits(&[Fit {

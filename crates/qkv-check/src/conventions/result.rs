@@ -1,7 +1,24 @@
 //! What becomes of weights and results: dropout, lse, averages, positions too many or too few.
 
 use super::{Convention, Variant, only};
-use crate::recipe::Shown;
+use crate::recipe::{Low, LowScores, LowWeights, Shown};
+use crate::report::Value;
+use qkv::DType;
+
+/// What is rounded before the softmax, with its name.
+const SCORES: &[(LowScores, Option<&str>)] = &[
+    (LowScores::Exact, None),
+    (LowScores::Last, Some("scores")),
+    (LowScores::Each, Some("every score")),
+];
+
+/// What is rounded in it, with its name.
+const WEIGHTS: &[(LowWeights, Option<&str>)] = &[
+    (LowWeights::Exact, None),
+    (LowWeights::Last, Some("weights")),
+    (LowWeights::Exponentials, Some("exponentials")),
+    (LowWeights::Each, Some("every step of the softmax")),
+];
 
 pub(super) static TABLE: &[Convention] = &[
     Convention::new(
@@ -79,9 +96,32 @@ pub(super) static TABLE: &[Convention] = &[
     ),
     Convention::new(
         "softmax-low-precision",
-        "The softmax was worked out in {dtype}.",
-        "softmax是用{dtype}算的。",
-        |_, _| Vec::new(), // a matter of rounding, unless it goes beyond every bound
+        "The softmax was worked out in {dtype}: rounded to it are {rounded}.",
+        "softmax是用{dtype}算的：舍入到该格式的是{rounded}。",
+        // Tried only where the format that the numbers are in does not explain them.
+        |_, _| {
+            let mut variants = Vec::new();
+            for (dtype, name) in [(DType::F16, "f16"), (DType::Bf16, "bf16")] {
+                for (scores, first) in SCORES {
+                    for (weights, second) in WEIGHTS {
+                        let low = Low {
+                            dtype,
+                            scores: *scores,
+                            weights: *weights,
+                        };
+                        let rounded: Vec<&str> = [*first, *second].into_iter().flatten().collect();
+                        if !rounded.is_empty() {
+                            variants.push(
+                                Variant::new(move |recipe| recipe.low = Some(low))
+                                    .with("dtype", Value::Name(name))
+                                    .with("rounded", Value::Names(rounded)),
+                            );
+                        }
+                    }
+                }
+            }
+            variants
+        },
     ),
     // Slips of one row, told from the numbers themselves.
     Convention::new(

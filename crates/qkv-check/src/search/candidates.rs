@@ -3,7 +3,6 @@
 use super::Case;
 use super::compare::{Compared, Trial, compare};
 use super::fit;
-use crate::bound::roundoff;
 use crate::conventions::{Convention, Variant, table};
 use crate::recipe::Recipe;
 use crate::report::{Cause, Parameters, Value};
@@ -88,10 +87,11 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         noise: right.map_or(f64::INFINITY, |right| right.noise),
         max_abs_error: right.map_or(f64::INFINITY, |right| right.max_abs_error),
         allowed: case.allowed,
-        coarse: case.claims.iter().any(|claim| roundoff(claim.dtype) > 1e-6) || case.allowed > 4,
+        coarse: case.is_coarse(),
     };
     let changes: Vec<Change> = table()
         .enumerate()
+        .filter(|(_, convention)| convention.id != LOW_PRECISION || finest >= case.allowed)
         .flat_map(|(rank, convention)| {
             let variants = (convention.variants)(&case.base, &case.right);
             variants.into_iter().map(move |variant| Change {
@@ -163,8 +163,14 @@ fn pairs(case: &Case<'_>, changes: &[Change]) -> Vec<Hypothesis> {
     pairs
 }
 
-/// Of the many query offsets only the likeliest come with something else.
+/// Its numbers are right in the format that it names, so that it needs numbers in a finer one.
+const LOW_PRECISION: &str = "softmax-low-precision";
+
+/// Of the many query offsets only the likeliest come with something else, and low precision alone.
 fn in_pairs(change: &Change) -> bool {
+    if change.convention.id == LOW_PRECISION {
+        return false;
+    }
     match change.variant.parameters.get("offset") {
         Some(Value::Whole(offset)) if change.convention.id == "rotary-query-offset" => {
             offset.abs() <= 2

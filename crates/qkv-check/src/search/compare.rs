@@ -93,6 +93,18 @@ impl<'c> Trial<'c> {
         self.readings[claim].row(&self.model, row)
     }
 
+    /// Weights of a row of a head's output, and w_j·v_j of each key; `None` for what mixes heads.
+    pub fn terms(&self, claim: usize, row: usize) -> Option<(Vec<f64>, Vec<Vec<f64>>)> {
+        let reading = &self.readings[claim];
+        let &[b, h, i] = &reading.index(row)[..] else {
+            return None;
+        };
+        if reading.step != StepName::Output {
+            return None;
+        }
+        Some(self.model.terms([b, h, i]))
+    }
+
     /// Compares a row.
     pub fn row(&self, claim: usize, row: usize) -> RowCompared {
         let Some(mut right) = self.predicted(claim, row) else {

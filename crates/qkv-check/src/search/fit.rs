@@ -10,11 +10,12 @@ use rayon::prelude::*;
 
 /// Each convention with an unknown number, with the numbers that fit the probes best.
 pub(super) fn singles(case: &Case<'_>, probes: &Probes) -> Vec<Hypothesis> {
+    let rows = Rows::new(case, probes, probes.len());
     unknown()
         .into_par_iter()
         .flat_map_iter(|(rank, convention, unknown)| {
             let grid = (unknown.grid)(&case.base, &case.right);
-            best(case, probes, unknown, &case.right, grid, true)
+            best(case, &rows, unknown, &case.right, grid, true)
                 .into_iter()
                 .map(move |number| {
                     let mut recipe = case.right.clone();
@@ -37,7 +38,7 @@ pub(super) fn pairs(
     known: &[(usize, &'static str, &Parameters, Recipe)],
     probes: &Probes,
 ) -> Vec<Hypothesis> {
-    let few: Probes = probes.iter().copied().take(4).collect();
+    let rows = Rows::new(case, probes, 4);
     let unknown = unknown();
     case.watch.more(known.len());
     known
@@ -50,7 +51,7 @@ pub(super) fn pairs(
                     continue;
                 }
                 let grid = (unknown.grid)(&case.base, &case.right);
-                for number in best(case, &few, *unknown, recipe, grid, false) {
+                for number in best(case, &rows, *unknown, recipe, grid, false) {
                     let mut recipe = recipe.clone();
                     (unknown.set)(&case.base, &mut recipe, number);
                     let mut parameters = (*parameters).clone();
@@ -89,26 +90,29 @@ fn unknown() -> Vec<(usize, &'static Convention, Fit)> {
 /// of one of many pairs, which have to show that they are worth the effort.
 fn best(
     case: &Case<'_>,
-    probes: &Probes,
+    rows: &Rows,
     fit: Fit,
     from: &Recipe,
     mut grid: Vec<f64>,
     alone: bool,
 ) -> Vec<f64> {
-    const FIRST: usize = 2; // probes that the grid is tried on
     const STEPS: usize = 45; // 0.618^45 < 2^-31
     grid.sort_by(f64::total_cmp);
     grid.dedup();
-    if grid.len() < 3 || usable(case, probes) < 2 {
+    if grid.len() < 3 || usable(case, &rows.probes) < 2 {
         return Vec::new();
     }
-    let first: Probes = probes.iter().copied().take(FIRST).collect();
+    let Rows {
+        first,
+        probes,
+        last,
+    } = rows;
     let cost = |number: f64, probes: &Probes| {
         let mut recipe = from.clone();
         (fit.set)(&case.base, &mut recipe, number);
         squares(case, &recipe, probes)
     };
-    let costs: Vec<f64> = grid.iter().map(|number| cost(*number, &first)).collect();
+    let costs: Vec<f64> = grid.iter().map(|number| cost(*number, first)).collect();
     let mut sorted: Vec<f64> = costs.iter().copied().filter(|c| c.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let Some(&median) = sorted.get(sorted.len() / 2) else {
@@ -133,14 +137,55 @@ fn best(
         let number = 0.5 * (low + high);
         if fit.whole {
             numbers.push(number.round());
-        } else if alone || cost(number, &first) <= 0.1 * costs[at] || costs[at] <= 1e-6 * median {
-            // It is worth the rest of its digits.
-            let (low, high) = narrow(&all, low, high, STEPS);
+        } else if alone || cost(number, first) <= 0.1 * costs[at] || costs[at] <= 1e-6 * median {
+            // It is worth the rest of its digits, which more rows may tell than found it.
+            let width = (high - low).max(1e-3 * number.abs());
+            let (low, high) = match last {
+                None => narrow(&all, low, high, STEPS),
+                Some(last) => {
+                    let all = |number: f64| cost(number, last);
+                    narrow(&all, number - 8.0 * width, number + 8.0 * width, STEPS)
+                }
+            };
             numbers.push(0.5 * (low + high));
         }
     }
     numbers.dedup();
     numbers
+}
+
+/// Rows that a number is found from.
+struct Rows {
+    /// Those that the grid is tried on.
+    first: Probes,
+    probes: Probes,
+    /// Where numbers are rounded coarsely, many more, over which the roundings even out.
+    last: Option<Probes>,
+}
+
+impl Rows {
+    fn new(case: &Case<'_>, probes: &Probes, count: usize) -> Rows {
+        const FIRST: usize = 2;
+        const LAST: usize = 96;
+        let take = |count: usize| probes.iter().copied().take(count).collect();
+        Rows {
+            first: take(FIRST),
+            probes: take(count),
+            last: case.is_coarse().then(|| spread(case, LAST)),
+        }
+    }
+}
+
+/// This many rows of each claim, evenly.
+fn spread(case: &Case<'_>, most: usize) -> Probes {
+    let of = |claim: usize| {
+        let values = &case.claims[claim].values;
+        let width = values.shape().last().copied().unwrap_or(1).max(1);
+        let rows = values.data().len() / width;
+        let step = rows.div_ceil(most).max(1);
+        (0..rows).step_by(step).map(move |row| (claim, row))
+    };
+    (0..case.claims.len()).flat_map(of).collect()
 }
 
 /// Fewer numbers than unknowns fit anything.
@@ -175,11 +220,12 @@ fn narrow(cost: &impl Fn(f64) -> f64, mut low: f64, mut high: f64, steps: usize)
     (low, high)
 }
 
-/// Σ (theirs − predicted)² of the probes.
+/// Σ (theirs − predicted)² of the probes; relative to the rounding of each where that is coarse.
 fn squares(case: &Case<'_>, recipe: &Recipe, probes: &Probes) -> f64 {
     let Some(trial) = Trial::new(case, recipe, false) else {
         return f64::INFINITY;
     };
+    let coarse = case.is_coarse();
     let mut sum = 0.0;
     for &(claim, row) in probes
         .iter()
@@ -188,9 +234,16 @@ fn squares(case: &Case<'_>, recipe: &Recipe, probes: &Probes) -> f64 {
         let Some(predicted) = trial.predicted(claim, row) else {
             continue;
         };
-        for (theirs, predicted) in trial.theirs(claim, row).iter().zip(&predicted.values) {
+        let theirs = trial.theirs(claim, row);
+        let largest = theirs.iter().filter(|x| x.is_finite());
+        let largest = largest.fold(0.0_f64, |most, x| most.max(x.abs()));
+        for (theirs, predicted) in theirs.iter().zip(&predicted.values) {
             if theirs.is_finite() || predicted.is_finite() {
-                sum += (theirs - predicted).powi(2);
+                let size = match coarse && largest > 0.0 {
+                    true => (theirs.abs() + 0.05 * largest) / largest,
+                    false => 1.0,
+                };
+                sum += ((theirs - predicted) / size).powi(2);
             }
         }
     }

@@ -82,6 +82,7 @@ pub fn problem(r: &mut Random) -> P {
         turn: None,
         gains: None,
         tokens: None,
+        dropout: None,
     };
     if r.chance(0.2) {
         with_keep(&mut p, r);
@@ -98,8 +99,35 @@ pub fn problem(r: &mut Random) -> P {
     if r.chance(0.15) {
         with_turn(&mut p, r);
     }
+    if r.chance(0.2) {
+        p.window = Some((
+            r.chance(0.7).then(|| 1 + r.below(4)),
+            r.chance(0.6).then(|| r.below(3)),
+        ));
+    }
+    match r.below(8) {
+        0 => {
+            // Keys that were there before, which have no places of their own in the naive one.
+            p.past = 1 + r.below(3);
+            p.lk += p.past;
+            p.lk += usize::from(p.lk == h);
+            (p.keep, p.bias) = (None, None);
+        }
+        1 if p.lengths.is_none() => with_docs(&mut p, r),
+        _ => {}
+    }
     fill(&mut p, r);
     p
+}
+
+/// Two documents of as many queries as keys, which is what packing gives.
+fn with_docs(p: &mut P, r: &mut Random) {
+    p.lk = p.lq + usize::from(p.lq == p.h);
+    p.lq = p.lk;
+    let first = 1 + r.below(p.lk - 1);
+    p.docs = Some(vec![first, p.lk - first]);
+    (p.turn, p.keep, p.bias) = (None, None, None);
+    p.causal = p.causal.map(|_| Align::TopLeft);
 }
 
 pub fn fill(p: &mut P, r: &mut Random) {
@@ -133,6 +161,7 @@ fn square(p: &mut P, r: &mut Random) {
         p.lk += 1;
     }
     (p.keep, p.bias, p.lengths, p.padding) = (None, None, None, None);
+    (p.docs, p.past) = (None, 0);
     p.causal = p.causal.map(|_| Align::TopLeft);
     fill(p, r);
 }
@@ -165,6 +194,24 @@ fn with_tokens(p: &mut P, r: &mut Random) {
 pub fn for_fault(id: &'static str, r: &mut Random) -> (P, Fault) {
     let mut p = problem(r);
     let mut number = 0.0;
+    // Those that say where documents or queries stand draw that themselves.
+    let placed = [
+        "causal",
+        "padding",
+        "cache",
+        "rotary",
+        "alibi",
+        "masked",
+        "mask-fill",
+        "empty",
+        "qk",
+    ];
+    if placed.iter().any(|start| id.starts_with(start)) {
+        p.docs = None;
+    }
+    if id.starts_with("cache") {
+        p.window = None;
+    }
     match id {
         "mask-polarity" | "mask-added-as-01" | "mask-multiplied" | "mask-after-softmax"
         | "mask-ignored" => {
@@ -369,6 +416,12 @@ pub fn for_fault(id: &'static str, r: &mut Random) -> (P, Fault) {
         "masked-nan-leak" => {
             p.lengths = Some(vec![p.lk - 1; p.b]);
             p.v[(p.lk - 1) * p.dv] = f64::NAN;
+        }
+        "dropout-on" | "dropout-unscaled" => number = r.pick(&[0.1, 0.3, 0.5]),
+        "dropout-missing" => p.dropout = Some(r.pick(&[0.1, 0.3, 0.5])),
+        "softmax-low-precision" => {
+            p.sinks = None;
+            number = r.below(10) as f64;
         }
         "fp16-overflow" => {
             p.q.iter_mut().for_each(|x| *x *= 300.0);

@@ -80,6 +80,10 @@ const FAULTS: &[&str] = &[
     "row-shift",
     "lse-base-2",
     "fp16-overflow",
+    "dropout-on",
+    "dropout-unscaled",
+    "dropout-missing",
+    "softmax-low-precision",
 ];
 
 const FORMATS: [DType; 3] = [DType::F64, DType::F32, DType::Bf16];
@@ -96,7 +100,7 @@ struct Tally {
 /// Which step shows a fault.
 fn shown(id: &str) -> StepName {
     match id {
-        "heads-averaged" => StepName::Weights,
+        "heads-averaged" | "dropout-on" | "dropout-unscaled" => StepName::Weights,
         "row-shift" => StepName::Scores,
         "lse-base-2" => StepName::Lse,
         _ => StepName::Output,
@@ -173,6 +177,49 @@ fn each_fault_is_named() {
     );
 }
 
+/// Two runs of the same output, and one run's output of few keys, show dropout too.
+#[test]
+fn dropout_shows_in_outputs() {
+    let mut r = Random::new(17);
+    let (mut two, mut one, mut differ) = (0, 0, 0);
+    for round in 0..times(8) {
+        let id = ["dropout-on", "dropout-unscaled"][round % 2];
+        let (p, fault) = for_fault(id, &mut r);
+        let first = attention(&p, &[fault]);
+        let dtype = [DType::F64, DType::F32][round / 2 % 2];
+        let claims = [claim(StepName::Output, &first, dtype)];
+        let named = |found: &qkv_check::Report| {
+            let first = found.causes.first().map(|cause| cause.id());
+            let certain = found.indistinguishable.is_empty();
+            assert!(
+                first.as_ref().is_none_or(|first| first == id) || !certain,
+                "{id}: {found:?}"
+            );
+            usize::from(first.is_some())
+        };
+        one += named(&report(&p, &claims));
+        // Another run drops others: as if the batch entries came in another order.
+        let mut other = p.clone();
+        for (x, of) in [
+            (&mut other.q, p.h * p.lq * p.dk),
+            (&mut other.k, p.g * p.lk * p.dk),
+            (&mut other.v, p.g * p.lk * p.dv),
+        ] {
+            x.rotate_left(of);
+        }
+        if p.keep.is_some() || p.lengths.is_some() {
+            continue;
+        }
+        let mut second = attention(&other, &[fault]);
+        second.output.rotate_right(p.h * p.lq * p.dv);
+        let again = claim(StepName::Output, &second, dtype);
+        differ += 1;
+        two += named(&report(&p, &[claims[0].clone(), again]));
+    }
+    println!("dropout: {two} of {differ} from two runs, {one} from one");
+    assert!(two == differ && one > 0, "{two} of {differ}; {one}");
+}
+
 #[test]
 fn pairs_are_found() {
     let mut r = Random::new(99);
@@ -211,6 +258,10 @@ fn pairs_are_found() {
             "row-shift",
             "lse-base-2",
             "heads-averaged",
+            "dropout-on",
+            "dropout-unscaled",
+            "dropout-missing",
+            "softmax-low-precision",
         ];
         if !possible
             || a == b

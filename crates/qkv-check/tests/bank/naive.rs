@@ -60,6 +60,8 @@ pub struct P {
     pub turn: Option<Turn>,
     pub gains: Option<(Vec<f64>, Vec<f64>)>,
     pub tokens: Option<Tokens>,
+    /// The share that the right answer drops, by the crate's own generator.
+    pub dropout: Option<f64>,
 }
 
 /// What a faulty attention gives.
@@ -133,6 +135,31 @@ fn rotate(row: &mut [f64], turn: &Turn, place: f64) {
         let (x, y) = (row[a], row[b]);
         row[a] = x * angle.cos() - y * angle.sin();
         row[b] = x * angle.sin() + y * angle.cos();
+    }
+}
+
+/// The softmax of a row whose numbers are single precision, except for some that are stored in half
+/// precision: an even kind in float16, an odd one in bfloat16.
+fn low_precision(kind: usize, logits: &[f64], kept: &[usize], weights: &mut [f64]) {
+    let low = |x: f32| match kind % 2 {
+        0 => half::f16::from_f32(x).to_f32(),
+        _ => half::bf16::from_f32(x).to_f32(),
+    };
+    let exact = |x: f32| x;
+    // Scores, differences and exponentials, the sum, weights.
+    let [scores, each, exponentials, last]: [&dyn Fn(f32) -> f32; 4] = match kind / 2 {
+        0 => [&exact, &exact, &exact, &low],
+        1 => [&low, &low, &exact, &low],
+        2 => [&low, &exact, &exact, &low],
+        3 => [&low, &exact, &exact, &exact],
+        _ => [&exact, &exact, &low, &exact],
+    };
+    let s: Vec<f32> = kept.iter().map(|j| scores(logits[*j] as f32)).collect();
+    let max = s.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let exps: Vec<f32> = s.iter().map(|s| each(each(s - max).exp())).collect();
+    let sum = each(exps.iter().sum());
+    for (j, exp) in kept.iter().zip(exps) {
+        weights[*j] = f64::from(last(exponentials(exp) / sum));
     }
 }
 
@@ -574,6 +601,26 @@ pub fn attention(p: &P, faults: &[Fault]) -> Out {
     if has("mask-after-softmax") {
         for n in 0..count {
             weights[n] *= f64::from(u8::from(dropped_by[n] == 0));
+        }
+    }
+    if let Some(kind) = num("softmax-low-precision") {
+        for (row, (w, logits)) in weights.chunks_mut(lk).zip(logits.chunks(lk)).enumerate() {
+            let kept: Vec<usize> = (0..lk).filter(|j| keep[row * lk + j]).collect();
+            low_precision(kind as usize, logits, &kept, w);
+        }
+    }
+    // Any generator will do, since nobody knows which it was.
+    for (id, scaled) in [("dropout-on", true), ("dropout-unscaled", false)] {
+        let Some(p) = num(id) else { continue };
+        for (n, w) in weights.iter_mut().enumerate() {
+            let hash = (n as u64 ^ q[0].to_bits()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let hash = (hash ^ hash >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let unit = ((hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 11) as f64;
+            *w *= match (unit / (1_u64 << 53) as f64) < p {
+                true => 0.0,
+                false if scaled => 1.0 / (1.0 - p),
+                false => 1.0,
+            };
         }
     }
     if has("scale-after-softmax") {

@@ -3,8 +3,8 @@
 use super::naive::{Align, Out, P};
 use qkv::position::{Pairing, Rotary, Scaling};
 use qkv::{
-    Alibi, Attention, Bias, Block, Causal, DType, Documents, Element, KeyLengths, Layer, Linear,
-    Mask, RmsNorm, Scale, Sinks, StepName, Tensor, View, Window,
+    Alibi, Attention, Bias, Block, Causal, DType, Documents, Dropout, Element, KeyLengths, Layer,
+    Linear, Mask, RmsNorm, Scale, Sinks, StepName, Tensor, View, Window,
 };
 use qkv_check::{Claim, Problem, Report, check};
 
@@ -52,6 +52,7 @@ pub fn report(p: &P, claims: &[Claim]) -> Report {
         documents: p.docs.clone().map(Documents::new),
         alibi: p.slopes.clone().map(|slopes| Alibi { slopes }),
         sinks: p.sinks.clone().map(Sinks),
+        dropout: p.dropout.map(|p| Dropout { p, seed: 5 }),
         ..Attention::default()
     };
     if let Some(keep) = &p.keep {
