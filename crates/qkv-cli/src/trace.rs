@@ -9,7 +9,7 @@ use crate::args::{Sink, TraceArgs, TraceFormat, trace_numbers as numbers};
 use crate::arrays::Reader;
 use crate::error::{Error, Result};
 use crate::{interrupt, output};
-use qkv_report::{MapView, Settings, map_json, map_svg, map_text};
+use qkv_report::{MapView, Settings, map_html, map_json, map_svg, map_text};
 use qkv_trace::{Chosen, HeadsBy, Keep, Kind, Place, Selection, Source, TraceFile};
 use std::io;
 use std::path::Path;
@@ -135,12 +135,9 @@ fn show(args: &TraceArgs, targets: &Targets, source: &mut dyn Source) -> Result<
         });
     }
     let settings = settings(args, targets);
-    if targets.html.is_some() {
-        return Err(Error::Value {
-            argument: "--html",
-            value: "a page".into(),
-            remedy: "it is not there yet".into(),
-        });
+    if let Some(file) = &targets.html {
+        let page = map_html(&mut chosen, &view, &settings).map_err(Error::trace("--html"))?;
+        write(file, "--html", page.as_bytes())?;
     }
     if let Some(file) = &targets.svg {
         let place = one_head(&chosen, part.entry)?;

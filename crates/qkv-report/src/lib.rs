@@ -67,7 +67,7 @@ pub use found::Findings;
 pub use html::html;
 pub use json::{json, write_json};
 pub use latex::latex;
-pub use map::{MapView, map_json, map_svg, map_text};
+pub use map::{MapView, map_html, map_json, map_svg, map_text};
 pub use markdown::markdown;
 pub use more::More;
 pub use sheet::{sheet_findings, sheet_json};

@@ -132,6 +132,7 @@ Examples:
     $ qkv trace --weights \"1 0 0; 0.3 0.7 0; 0.6 0.3 0.1\" --tokens \"the cat sat\"
   Kept as a trace, shown again, as a page for a browser, and one head as a drawing:
     $ qkv trace --weights \"1 0 0; 0.3 0.7 0; 0.6 0.3 0.1\" --tokens \"the cat sat\" -o t.safetensors
+    $ qkv trace t.safetensors --html map.html
     $ qkv trace t.safetensors --layer 0 --head 0 --svg head.svg
   Which head looks at the token before, and which from \"sat\" at \"cat\":
     $ qkv trace t.safetensors --heads-by \"previous,sat>cat\"

@@ -3,12 +3,12 @@
 //! Everything is drawn from a [`Source`]; restricting it to layers, heads and rows is
 //! [`qkv_trace::Chosen`]'s.
 
-//mod html;
+mod html;
 mod json;
 mod svg;
 mod text;
 
-//pub use html::map_html;
+pub use html::map_html;
 pub use json::map_json;
 pub use svg::map_svg;
 pub use text::map_text;

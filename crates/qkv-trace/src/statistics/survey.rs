@@ -28,6 +28,8 @@ pub struct HeadStatistics {
     pub nan_rows: usize,
     /// Rows that keep no key.
     pub empty_rows: usize,
+    /// The largest weight; 0 if there is none above it.
+    pub largest: f32,
     /// Weights below 0 or above 1 by more than rounding.
     pub outside: usize,
     /// The smallest and the largest sum of a row that keeps a key.
@@ -122,6 +124,8 @@ impl HeadStatistics {
         }
         let outside = |w: &&f32| f64::from(**w) < -tolerance || f64::from(**w) > 1.0 + tolerance;
         self.outside += weights.iter().filter(outside).count();
+        let finite = weights.iter().copied().filter(|w| w.is_finite());
+        self.largest = finite.fold(self.largest, f32::max);
         if own != Some(first) {
             self.first.add(f64::from(weights[first]));
         }
