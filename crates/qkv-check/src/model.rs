@@ -19,7 +19,7 @@ pub(crate) use row::RowOut;
 use crate::problem::{Base, Sizes};
 use crate::recipe::{Arrangement, Recipe};
 use heads::Head;
-use projection::Projected;
+use projection::{Projected, Way};
 use seen::Seen;
 use softmax::Columns;
 use std::cell::RefCell;
@@ -38,8 +38,10 @@ pub(crate) struct Model<'m> {
     /// Whether the share of rounding is worked out too.
     with_bounds: bool,
     keys: RefCell<HashMap<(Kind, usize, usize), Arc<Head>>>,
-    /// Where keys and values of heads are kept for others, if this recipe has the usual ones.
-    shared: Option<&'m Shared>,
+    /// Where keys and values of heads are kept for other recipes.
+    shared: &'m Shared,
+    /// How this recipe makes keys, and values, among those that are kept.
+    ways: [usize; 2],
     /// Rotary frequencies of queries and keys.
     frequencies: Vec<f64>,
     columns: RefCell<HashMap<(usize, usize), Rc<Columns>>>,
@@ -64,7 +66,8 @@ impl<'m> Model<'m> {
             seen,
             with_bounds,
             keys: RefCell::default(),
-            shared: has_usual_keys(recipe, &Recipe::new(base)).then_some(shared),
+            shared,
+            ways: [Kind::K, Kind::V].map(|kind| shared.way(Way::new(recipe, kind))),
             frequencies: frequencies(recipe, base.sizes.head_dim),
             columns: RefCell::default(),
         })
@@ -122,22 +125,6 @@ fn inner_sizes(base: &Base<'_>, recipe: &Recipe) -> Option<Sizes> {
             ..sizes
         }),
     }
-}
-
-/// Whether keys and values are those of the right recipe.
-fn has_usual_keys(recipe: &Recipe, right: &Recipe) -> bool {
-    let turned_alike = recipe.rotary.rotary == right.rotary.rotary
-        && recipe.rotary.place == right.rotary.place
-        && recipe.rotary.keys == right.rotary.keys
-        && recipe.rotary.values == right.rotary.values
-        && recipe.rotary.inverse == right.rotary.inverse
-        && recipe.documents == right.documents;
-    turned_alike
-        && recipe.projection == right.projection
-        && recipe.split == right.split
-        && recipe.swap == right.swap
-        && recipe.norm == right.norm
-        && recipe.arrangement == right.arrangement
 }
 
 fn frequencies(recipe: &Recipe, width: usize) -> Vec<f64> {

@@ -75,6 +75,31 @@ pub(crate) struct Base<'a> {
     /// Each mask, repeated to the shape of the scores, and what `true` means in it.
     pub masks: Vec<(qkv::View<'a, bool>, bool)>,
     pub bias: Option<qkv::AnyView<'a>>,
+    /// How many of its first keys each batch entry drops for every query.
+    pub left_padding: Vec<usize>,
+}
+
+/// How many of its first keys each batch entry drops for every query by a mask.
+pub(crate) fn left_padding(problem: &Problem<'_>, batch: usize, keys: usize) -> Vec<usize> {
+    let masks = &problem.attention().masks;
+    let dropped = |b: usize, j: usize| {
+        masks.iter().any(|mask| {
+            let view = mask.view();
+            let [batches, heads, queries, axis] = view.shape();
+            let at = |n: usize, of: usize| if of == 1 { 0 } else { n };
+            (0..heads * queries).all(|n| {
+                let index = [
+                    at(b, batches),
+                    n / queries.max(1),
+                    n % queries.max(1),
+                    at(j, axis),
+                ];
+                view.get(index) != mask.true_keeps()
+            })
+        })
+    };
+    let of = |b: usize| (0..keys).take_while(|j| dropped(b, *j)).count();
+    (0..batch).map(of).collect()
 }
 
 impl<'a> Base<'a> {
@@ -113,12 +138,14 @@ impl<'a> Base<'a> {
             out_width: block.output.as_ref().map(|output| output.out_width()),
         };
         let masks = masks.collect();
+        let left_padding = left_padding(&problem, sizes.batch, sizes.keys);
         let bias = attention.bias.and_then(|Bias(bias)| bias.broadcast(shape));
         Ok(Base {
             problem,
             sizes,
             masks,
             bias,
+            left_padding,
         })
     }
 }

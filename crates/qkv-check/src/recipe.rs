@@ -77,6 +77,8 @@ pub(crate) struct Projection {
     pub no_output: bool,
     pub no_residual: bool,
     pub no_positions: bool,
+    /// Positions count from the first token that is not left padding; the padding itself is here.
+    pub unpadded: Option<usize>,
 }
 
 /// Which numbers of a token's columns are which head's.
@@ -140,6 +142,8 @@ pub(crate) struct Turning {
     pub inverse: bool,
     /// Added to the places of queries only.
     pub query_offset: i64,
+    /// Places of queries, of keys or of both leave out left padding.
+    pub unpadded: [bool; 2],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -321,6 +325,7 @@ impl Recipe {
                 values: false,
                 inverse: false,
                 query_offset: 0,
+                unpadded: [false; 2],
             },
             scale: attention.scale.factor(base.sizes.head_dim),
             scale_after: 1.0,

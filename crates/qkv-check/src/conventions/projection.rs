@@ -46,6 +46,38 @@ pub(super) static TABLE: &[Convention] = &[
         },
     ),
     Convention::new(
+        "padding-positions",
+        "Positions of {which} count from the first token after the left padding.",
+        "{which}的位置从左侧填充之后的第一个词元算起。",
+        |base, right| {
+            if base.left_padding.iter().all(|pads| *pads == 0) {
+                return Vec::new();
+            }
+            let mut variants = Vec::new();
+            let positioned =
+                matches!(base.problem, Problem::Tokens { layer, .. } if layer.sinusoidal.is_some());
+            for place in [0, 1] {
+                if positioned {
+                    variants.push(
+                        Variant::new(move |recipe| recipe.projection.unpadded = Some(place))
+                            .with("which", Value::Names(vec!["x"])),
+                    );
+                }
+            }
+            // Of queries and keys together only their distance counts.
+            let turned = [("q", [true, false]), ("k", [false, true])];
+            for (name, which) in turned {
+                if right.rotary.rotary.is_some() {
+                    variants.push(
+                        Variant::new(move |recipe| recipe.rotary.unpadded = which)
+                            .with("which", Value::Names(vec![name])),
+                    );
+                }
+            }
+            variants
+        },
+    ),
+    Convention::new(
         "sinusoidal-missing",
         "No sinusoidal positions are added to the tokens.",
         "没有给词元加正弦位置编码。",

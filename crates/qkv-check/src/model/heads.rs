@@ -65,10 +65,8 @@ impl Model<'_> {
             }
             Head { width, rows, sizes }
         };
-        let head = match self.shared {
-            Some(shared) => shared.head((kind, b, g), make),
-            None => Arc::new(make()),
-        };
+        let way = self.ways[usize::from(kind == Kind::V)];
+        let head = self.shared.head((way, kind, b, g), make);
         self.keys
             .borrow_mut()
             .insert((kind, b, g), Arc::clone(&head));
@@ -240,6 +238,11 @@ impl Model<'_> {
             true => turning.query_offset,
             false => 0,
         };
+        let unpadded = turning.unpadded[usize::from(!is_query)];
+        let pads = match (unpadded, self.base.left_padding.get(b)) {
+            (true, Some(pads)) => *pads as i64,
+            _ => 0,
+        };
         let place = match &turning.place {
             qkv::Place::Given(places) => places[b][if is_query { t } else { t - past }],
             qkv::Place::Counted { start } => {
@@ -253,7 +256,12 @@ impl Model<'_> {
                 counted.saturating_add(*start)
             }
         };
-        place.saturating_add(extra)
+        let place = place.saturating_add(extra);
+        if pads > 0 {
+            (place - pads).max(0)
+        } else {
+            place
+        }
     }
 }
 

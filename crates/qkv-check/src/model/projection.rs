@@ -1,8 +1,8 @@
 //! From tokens and weights to q, k and v.
 
 use super::heads::{Head, Kind};
-use crate::problem::{Base, Problem};
-use crate::recipe::Projection;
+use crate::problem::{Base, Problem, left_padding};
+use crate::recipe::{Arrangement, DocumentRule, Norm, Projection, Recipe, Split, Swap, Turning};
 use qkv::layer::split_heads;
 use qkv::position::sinusoidal;
 use qkv::{Linear, Result, Tensor};
@@ -20,22 +20,109 @@ pub(crate) struct Projected {
 #[derive(Default)]
 pub(crate) struct Shared {
     projections: Mutex<HashMap<Projection, Option<Arc<Projected>>>>,
-    heads: Mutex<HashMap<(Kind, usize, usize), Arc<Head>>>,
+    heads: Mutex<Heads>,
 }
 
-/// Numbers of heads that are kept for other recipes.
-const MOST_KEPT: usize = 1 << 23;
+/// Keys and values by the way they are made, batch entry and head.
+#[derive(Default)]
+struct Heads {
+    kept: HashMap<(usize, Kind, usize, usize), Arc<Head>>,
+    /// How many numbers they are.
+    numbers: usize,
+    /// The ways that are told from each other, from this number on.
+    ways: Vec<Way>,
+    first_way: usize,
+}
+
+/// Numbers of heads that are kept for other recipes: 128 MiB.
+const MOST_KEPT: usize = 1 << 24;
+
+/// Ways to make keys or values that are told from each other at a time.
+const MOST_WAYS: usize = 512;
+
+/// Everything in a recipe that decides on keys, or on values.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Way {
+    projection: Projection,
+    split: Split,
+    swap: Swap,
+    arrangement: Arrangement,
+    norm: Norm,
+    rotary: Option<Turning>,
+    documents: DocumentRule,
+}
+
+impl Way {
+    pub fn new(recipe: &Recipe, kind: Kind) -> Way {
+        let turns = match kind {
+            Kind::V => recipe.rotary.values,
+            _ => recipe.rotary.keys,
+        };
+        // What concerns queries, or what comes after the heads, makes no other keys.
+        let rotary = recipe
+            .rotary
+            .rotary
+            .filter(|_| turns)
+            .map(|rotary| Turning {
+                rotary: Some(rotary),
+                queries: true,
+                query_offset: 0,
+                unpadded: [false, recipe.rotary.unpadded[1]],
+                ..recipe.rotary.clone()
+            });
+        let normed = kind != Kind::V || recipe.swap != Swap::None;
+        Way {
+            projection: recipe.projection.of_inputs(),
+            split: recipe.split,
+            swap: recipe.swap,
+            arrangement: recipe.arrangement,
+            norm: if normed {
+                recipe.norm
+            } else {
+                Norm::BeforeRotary
+            },
+            documents: match rotary {
+                Some(_) => recipe.documents,
+                None => DocumentRule::Apart,
+            },
+            rotary,
+        }
+    }
+}
 
 impl Shared {
-    /// Keys or values of a head as most recipes have them.
-    pub(super) fn head(&self, key: (Kind, usize, usize), make: impl FnOnce() -> Head) -> Arc<Head> {
-        if let Some(head) = unlocked(&self.heads).get(&key) {
+    /// The number of a way.
+    pub(super) fn way(&self, way: Way) -> usize {
+        let mut heads = unlocked(&self.heads);
+        if let Some(at) = heads.ways.iter().position(|known| *known == way) {
+            return heads.first_way + at;
+        }
+        if heads.ways.len() == MOST_WAYS {
+            heads.forget();
+        }
+        heads.ways.push(way);
+        heads.first_way + heads.ways.len() - 1
+    }
+
+    /// Keys or values of a head as other recipes have them too.
+    pub(super) fn head(
+        &self,
+        key: (usize, Kind, usize, usize),
+        make: impl FnOnce() -> Head,
+    ) -> Arc<Head> {
+        if let Some(head) = unlocked(&self.heads).kept.get(&key) {
             return Arc::clone(head);
         }
         let head = Arc::new(make());
         let mut heads = unlocked(&self.heads);
-        if (heads.len() + 1) * 2 * head.rows.len() <= MOST_KEPT {
-            heads.insert(key, Arc::clone(&head));
+        let numbers = 2 * head.rows.len();
+        if heads.numbers + numbers > MOST_KEPT {
+            // Most are of numbers that were tried once; what is in use comes back.
+            heads.forget();
+        }
+        let known = key.0 >= heads.first_way && numbers <= MOST_KEPT;
+        if known && heads.kept.insert(key, Arc::clone(&head)).is_none() {
+            heads.numbers += numbers;
         }
         head
     }
@@ -43,13 +130,7 @@ impl Shared {
     /// `None` where the weights do not allow it.
     pub fn get(&self, base: &Base<'_>, projection: Projection) -> Option<Arc<Projected>> {
         // What comes after the heads does not matter here.
-        let key = Projection {
-            transposed: at_output(projection.transposed, false),
-            unbiased: at_output(projection.unbiased, false),
-            no_output: false,
-            no_residual: false,
-            ..projection
-        };
+        let key = projection.of_inputs();
         let mut known = unlocked(&self.projections);
         let make = || {
             let rows = projected(&base.problem, key).ok()?;
@@ -67,9 +148,28 @@ fn unlocked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-fn at_output(mut each: [bool; 4], value: bool) -> [bool; 4] {
-    each[3] = value;
-    each
+impl Heads {
+    /// Keeps nothing any longer; a number never stands for two ways.
+    fn forget(&mut self) {
+        self.first_way += self.ways.len();
+        self.ways.clear();
+        self.kept.clear();
+        self.numbers = 0;
+    }
+}
+
+impl Projection {
+    /// Without what comes after the heads.
+    fn of_inputs(self) -> Projection {
+        let but_output = |each: [bool; 4]| [each[0], each[1], each[2], false];
+        Projection {
+            transposed: but_output(self.transposed),
+            unbiased: but_output(self.unbiased),
+            no_output: false,
+            no_residual: false,
+            ..self
+        }
+    }
 }
 
 /// Queries, new keys and new values in this way.
@@ -84,9 +184,15 @@ pub(crate) fn projected(problem: &Problem<'_>, way: Projection) -> Result<[Tenso
         } => {
             let past = problem.past().map_or(0, |(k, _)| k.shape()[2]);
             let start = layer.sinusoidal.filter(|_| !way.no_positions);
-            let x = positioned(x, start.map(|start| start + past));
+            let padding = way.unpadded.map(|place| {
+                let [batch, len, _] = *x.shape() else {
+                    return (place, Vec::new());
+                };
+                (place, left_padding(problem, batch, past + len))
+            });
+            let x = positioned(x, start.map(|start| start + past), padding.as_ref());
             let source = match context {
-                Some(context) => positioned(context, start.map(|_| 0)),
+                Some(context) => positioned(context, start.map(|_| 0), None),
                 None => x.clone(),
             };
             let (k, v) = match way.swapped {
@@ -161,13 +267,27 @@ pub(super) fn linear(given: &Linear, transposed: bool, unbiased: bool) -> Result
     Linear::new("W", weight, bias)
 }
 
-fn positioned(x: &Tensor<f64>, start: Option<usize>) -> Tensor<f64> {
+/// Tokens with their positions; with `padding`, where padding stands and how much there is in front of
+/// each batch entry, others count without it.
+fn positioned(
+    x: &Tensor<f64>,
+    start: Option<usize>,
+    padding: Option<&(usize, Vec<usize>)>,
+) -> Tensor<f64> {
     let mut x = x.clone();
     if let (Some(start), &[_, len, width]) = (start, x.shape()) {
-        let table = sinusoidal(len, width, start);
+        let table = sinusoidal(len + 1, width, start);
         let period = (len * width).max(1);
         for (at, value) in x.data_mut().iter_mut().enumerate() {
-            *value += table.data()[at % period];
+            let (b, t, c) = (at / period, at % period / width, at % width);
+            let t = match padding {
+                None => t,
+                Some((place, each)) => {
+                    let pads = each.get(b).copied().unwrap_or(0);
+                    t.checked_sub(pads).unwrap_or(*place)
+                }
+            };
+            *value += table.data()[t * width + c];
         }
     }
     x

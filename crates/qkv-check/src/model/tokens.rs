@@ -116,6 +116,11 @@ impl Model<'_> {
             .sinusoidal
             .filter(|_| !self.recipe.projection.no_positions)
         {
+            let pads = self.base.left_padding.get(b).copied().unwrap_or(0);
+            let i = match self.recipe.projection.unpadded {
+                None => i,
+                Some(place) => i.checked_sub(pads).unwrap_or(place),
+            };
             let table = qkv::position::sinusoidal(1, row.len(), start + self.base.sizes.past + i);
             for (x, position) in row.iter_mut().zip(table.data()) {
                 *x += position;

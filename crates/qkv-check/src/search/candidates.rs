@@ -3,6 +3,7 @@
 use super::Case;
 use super::compare::{Compared, Trial, compare};
 use super::fit;
+use crate::claim::Claim;
 use crate::conventions::{Convention, Variant, table};
 use crate::recipe::Recipe;
 use crate::report::{Cause, Parameters, Value};
@@ -43,6 +44,8 @@ struct Bar {
     noise: f64,
     /// Its largest difference.
     max_abs_error: f64,
+    /// What is no rounding: a hundredth of their largest number, beyond the digits typed.
+    much: f64,
     /// How many levels an explanation may fit at.
     allowed: usize,
     /// Whether the numbers are stored in a half precision.
@@ -64,7 +67,10 @@ impl Bar {
         let loose = level % 2 == 1 && !simple && self.coarse && compared.noise > 1.0;
         // A format between that of the numbers and that in which they were stored before is neither.
         let between = level >= 2 && level + 2 < self.allowed;
-        let better = compared.max_abs_error < self.max_abs_error;
+        let left = compared.max_abs_error;
+        // What is left is next to nothing, unless a bound without end lets anything pass.
+        let vacuous = left > 0.1 * self.max_abs_error && left > self.much;
+        let better = left < self.max_abs_error && !vacuous;
         level < self.finest && better && (!same_format || telling) && !loose && !between
     }
 }
@@ -86,6 +92,7 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         finest,
         noise: right.map_or(f64::INFINITY, |right| right.noise),
         max_abs_error: right.map_or(f64::INFINITY, |right| right.max_abs_error),
+        much: case.claims.iter().map(much).fold(0.0, f64::max),
         allowed: case.allowed,
         coarse: case.is_coarse(),
     };
@@ -127,10 +134,18 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
             .collect();
         survivors = confirm(case, fit::pairs(case, &likely, &probes), &probes, &bar);
     }
+    if survivors.is_empty() {
+        survivors = confirm(case, triples(case, &changes, &probes), &probes, &bar);
+    }
     if survivors.is_empty() && differs && !case.has_scores() {
         survivors = confirm(case, shifted(case), &probes, &bar);
     }
     report(case, survivors)
+}
+
+fn much(claim: &Claim) -> f64 {
+    let finite = claim.values.data().iter().filter(|x| x.is_finite());
+    0.01 * finite.fold(0.0_f64, |most, x| most.max(x.abs())) + 2.0 * claim.half_unit
 }
 
 /// The right recipe, with a constant of its own in each row.
@@ -161,6 +176,53 @@ fn pairs(case: &Case<'_>, changes: &[Change]) -> Vec<Hypothesis> {
         }
     }
     pairs
+}
+
+/// The pairs that come nearest, each with every other change.
+fn triples(case: &Case<'_>, changes: &[Change], probes: &Probes) -> Vec<Hypothesis> {
+    const NEAREST: usize = 16;
+    let few: Probes = probes.iter().copied().take(3).collect();
+    let pairs = pairs(case, changes);
+    let mut costs: Vec<(f64, usize)> = pairs
+        .par_iter()
+        .enumerate()
+        .map(|(at, pair)| (fit::squares(case, &pair.recipe, &few), at))
+        .collect();
+    costs.retain(|(cost, _)| cost.is_finite());
+    costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // What is the same to the last digit is the same pair, told otherwise.
+    costs.dedup_by(|a, b| a.0 == b.0);
+    let mut triples = Vec::new();
+    for (_, at) in costs.into_iter().take(NEAREST) {
+        for change in changes.iter().filter(|change| in_pairs(change)) {
+            if !pairs[at].ids.contains(&change.convention.id) {
+                triples.extend(third(case, &pairs[at], change));
+            }
+        }
+    }
+    triples
+}
+
+/// A pair with one more change.
+fn third(case: &Case<'_>, two: &Hypothesis, c: &Change) -> Option<Hypothesis> {
+    let mut recipe = two.recipe.clone();
+    (c.variant.edit)(&mut recipe);
+    let alone = single(case, c).recipe;
+    if recipe == two.recipe || recipe == alone || recipe == case.right {
+        return None;
+    }
+    let mut ids = two.ids.clone();
+    ids.push(c.convention.id);
+    ids.sort_by_key(|id| table().position(|convention| convention.id == *id));
+    let mut parameters = two.parameters.clone();
+    parameters.extend(c.variant.parameters.clone());
+    Some(Hypothesis {
+        ids,
+        parameters,
+        recipe,
+        fitted: 0,
+        rank: two.rank + c.rank,
+    })
 }
 
 /// Its numbers are right in the format that it names, so that it needs numbers in a finer one.

@@ -165,11 +165,16 @@ struct Rows {
 
 impl Rows {
     fn new(case: &Case<'_>, probes: &Probes, count: usize) -> Rows {
-        const FIRST: usize = 2;
+        const ENOUGH: usize = 16; // numbers that the grid is tried on
         const LAST: usize = 96;
         let take = |count: usize| probes.iter().copied().take(count).collect();
+        let width = |claim: usize| case.claims[claim].values.shape().last().copied();
+        let widths = probes
+            .iter()
+            .map(|(claim, _)| width(*claim).unwrap_or(1).max(1));
+        let least = widths.min().unwrap_or(1);
         Rows {
-            first: take(FIRST),
+            first: take(ENOUGH.div_ceil(least).clamp(1, 2)),
             probes: take(count),
             last: case.is_coarse().then(|| spread(case, LAST)),
         }
@@ -221,7 +226,7 @@ fn narrow(cost: &impl Fn(f64) -> f64, mut low: f64, mut high: f64, steps: usize)
 }
 
 /// Σ (theirs − predicted)² of the probes; relative to the rounding of each where that is coarse.
-fn squares(case: &Case<'_>, recipe: &Recipe, probes: &Probes) -> f64 {
+pub(super) fn squares(case: &Case<'_>, recipe: &Recipe, probes: &Probes) -> f64 {
     let Some(trial) = Trial::new(case, recipe, false) else {
         return f64::INFINITY;
     };

@@ -40,6 +40,8 @@ struct Plan {
     size: f64,
     tokens: bool,
     keep: bool,
+    /// The second batch entry has two tokens of padding in front.
+    padding: bool,
     /// The last value is NaN.
     nan: bool,
     bias: bool,
@@ -117,6 +119,7 @@ fn plan(id: &str) -> Option<Plan> {
         size: 1.0,
         tokens: false,
         keep: false,
+        padding: false,
         nan: false,
         bias: false,
         attention: Attention::default(),
@@ -187,11 +190,14 @@ fn plan(id: &str) -> Option<Plan> {
         | "output-projection-missing"
         | "residual-missing"
         | "sinusoidal-missing"
-        | "weight-transposed" => {
+        | "weight-transposed"
+        | "padding-positions" => {
             plan.tokens = true;
+            plan.keys = plan.queries;
             plan.value_dim = plan.head_dim;
+            plan.padding = id == "padding-positions";
             plan.residual = id == "residual-missing";
-            plan.sinusoidal = id == "sinusoidal-missing";
+            plan.sinusoidal = id == "sinusoidal-missing" || plan.padding;
         }
         "rotary-pairing"
         | "rotary-missing"
@@ -270,6 +276,10 @@ impl Plan {
                 Tensor::new(&[batch, 1, self.queries, all_keys], kept)?,
                 true,
             ));
+        }
+        if self.padding {
+            let kept = (0..batch * all_keys).map(|at| at / all_keys == 0 || at % all_keys > 1);
+            masks.push((Tensor::new(&[batch, 1, 1, all_keys], kept.collect())?, true));
         }
         let bias = match self.bias {
             true => Some(draw.tensor(&[1, heads, self.queries, all_keys], 1.0)?),

@@ -309,6 +309,48 @@ fn pairs_are_found() {
     assert!(found as f64 >= 0.9 * differ as f64, "{found} of {differ}");
 }
 
+/// Three at once, of those that each leave much of the right answer.
+#[test]
+fn many_triples_are_found() {
+    let mut r = Random::new(7);
+    let (mut differ, mut found) = (0, 0);
+    for round in 0..times(6) {
+        let a = r.pick(&[
+            "causal-missing",
+            "sinks-ignored",
+            "bias-missing",
+            "window-off-by-one",
+            "rotary-pairing",
+            "alibi-sign",
+        ]);
+        let (p, fault) = for_fault(a, &mut r);
+        let right = p.scale.unwrap_or(1.0 / (p.dk as f64).sqrt());
+        let two: Fault = match p.h > p.g && p.g > 1 && round % 2 == 0 {
+            true => ("groups-tiled", 0.0),
+            false => ("softmax-plus-one", 0.0),
+        };
+        let faults = [fault, two, ("scale", 1.0 / (p.dk as f64 * right))];
+        let outputs: Vec<Vec<f64>> = (0..4)
+            .map(|left_out| {
+                let some = (0..3).filter(|n| *n != left_out).map(|n| faults[n]);
+                attention(&p, &some.collect::<Vec<_>>()).output
+            })
+            .collect();
+        let all = attention(&p, &faults);
+        let same = |x: &[f64]| x.iter().zip(&all.output).all(|(x, y)| (x - y).abs() < 1e-2);
+        if outputs[..3].iter().any(|x| same(x)) {
+            continue;
+        }
+        let dtype = [DType::F64, DType::F32][round % 2];
+        let report = report(&p, &[claim(StepName::Output, &all, dtype)]);
+        differ += 1;
+        let named = |cause: &qkv_check::Cause| faults.iter().all(|f| cause.ids.contains(&f.0));
+        found += usize::from(report.causes.iter().any(named));
+    }
+    println!("triples: {found} of {differ}");
+    assert!(2 * found >= differ, "{found} of {differ}");
+}
+
 #[test]
 fn right_answers_have_no_cause() {
     let mut r = Random::new(5);
