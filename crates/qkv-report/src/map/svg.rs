@@ -77,9 +77,9 @@ impl Drawing<'_> {
         let rows = grid.cells.len() as f64 * cell;
         let columns = grid.cells.first().map_or(0, Vec::len) as f64 * cell;
         let edge = if named { NAME } else { 8.0 };
-        let top = 40.0;
+        let top = 52.0;
         let lines = if named { 2.0 * NAME + 200.0 } else { 0.0 };
-        let width = edge + columns + lines + 24.0;
+        let width = (edge + columns + lines + 24.0).max(520.0);
         let height = top + edge.max(20.0) + rows.max(self.facts.keys() as f64 * cell) + 12.0;
         let shared = sharing(self.facts, self.place.head);
         let shared = shared.as_ref().map(|(kv, heads)| (*kv, &heads[..]));
@@ -87,13 +87,14 @@ impl Drawing<'_> {
             .words
             .map_head(self.place.layer, self.place.head, shared);
         let model = self.words.map_title(&qkv_trace::shown(&self.facts.model));
-        let title = clean(&format!("{title} · {model}"));
+        let (title, model) = (clean(&title), clean(&model));
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" role=\"img\" font-family=\"system-ui, sans-serif\" \
-             font-size=\"12\">\n<title>{title}</title>\n\
+             font-size=\"12\">\n<title>{title} · {model}</title>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-             <text x=\"8\" y=\"22\" font-size=\"15\" font-weight=\"600\">{title}</text>\n"
+             <text x=\"8\" y=\"22\" font-size=\"15\" font-weight=\"600\">{title}</text>\n\
+             <text x=\"8\" y=\"40\" fill=\"#57606a\">{model}</text>\n"
         );
         let origin = (edge, top + edge.max(20.0));
         self.matrix(&mut out, &grid, origin, cell);

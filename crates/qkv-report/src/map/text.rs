@@ -77,8 +77,11 @@ impl Page<'_> {
         self.out.push('\n');
     }
 
+    /// One empty line, but not two.
     fn gap(&mut self) {
-        self.out.push('\n');
+        if !self.out.ends_with("\n\n") {
+            self.out.push('\n');
+        }
     }
 
     fn styled(&mut self, text: &str, code: &str) {
@@ -147,10 +150,10 @@ impl Page<'_> {
                 self.plain(&text);
             }
         }
+        self.gap();
         if let Some(share) = first_share(survey) {
             let first = key_name(facts, self.view.entry, first_key(facts, self.view.entry));
             let share = shown(share, self.settings.digits).text;
-            self.gap();
             self.plain(&words.map_first(&first, &share, self.view.without_first));
         }
     }
@@ -172,7 +175,9 @@ impl Page<'_> {
             let name = head_name(place.layer, place.head);
             warnings.push(words.map_nan_rows(&name, head.nan_rows));
         }
-        if let Some((low, high)) = survey.sums_apart_from_1() {
+        if let Some((low, high)) = survey.sums_apart_from_1()
+            && self.facts.top.is_none()
+        {
             let text = |sum| shown(sum, self.settings.digits).text;
             warnings.push(words.map_sums(&text(low), &text(high)));
         }
@@ -222,7 +227,6 @@ impl Page<'_> {
             self.dim(&self.words.map_shades(name, &drawn.largest));
             self.gap();
         }
-        self.out.pop();
     }
 
     fn ranking(&mut self, ranking: &Ranking) {
@@ -357,7 +361,8 @@ impl Page<'_> {
             let room = "\u{a0}".repeat(widest - columns(name));
             let name = name.replace(' ', "\u{a0}");
             let text = format!("{name}{room} ← {links}");
-            for line in paragraph(&text, self.settings.width.saturating_sub(2), widest + 3) {
+            let hang = (widest + 3).min(self.settings.width / 4);
+            for line in paragraph(&text, self.settings.width.saturating_sub(2), hang) {
                 self.line(&format!("  {}", line.replace('\u{a0}', " ")));
             }
         }

@@ -60,7 +60,7 @@ pub(crate) struct PageWords {
     pub keys: &'static str,
     pub keys_of_kv: &'static str,
     pub set_aside: &'static str,
-    pub row: &'static str,
+    pub query: &'static str,
     pub weight: &'static str,
     pub pick_query: &'static str,
     pub pick_cell: &'static str,

@@ -70,7 +70,7 @@ impl Data {
             weights.push(bytes);
             thumbs.extend(thumb);
         }
-        let detail = fit(&mut weights, sides, finest)?;
+        let detail = fit(&mut weights, sides, finest, MOST)?;
         let room = MOST.saturating_sub(characters(&weights));
         let vectors = vectors(source, view.entry, room)?;
         let object = json!({
@@ -138,9 +138,14 @@ fn characters(parts: &[Vec<u8>]) -> usize {
     parts.iter().map(|part| part.len().div_ceil(3) * 4).sum()
 }
 
-/// Gives up detail until the weights fit.
-fn fit(weights: &mut [Vec<u8>], sides: (usize, usize), finest: Detail) -> io::Result<Detail> {
-    if characters(weights) <= MOST {
+/// Gives up detail until the weights take `most` characters or less.
+fn fit(
+    weights: &mut [Vec<u8>],
+    sides: (usize, usize),
+    finest: Detail,
+    most: usize,
+) -> io::Result<Detail> {
+    if characters(weights) <= most {
         return Ok(finest);
     }
     // A sample tells well enough what all will take.
@@ -156,7 +161,7 @@ fn fit(weights: &mut [Vec<u8>], sides: (usize, usize), finest: Detail) -> io::Re
         }
         // A twentieth more, since it is a sample.
         let estimate = characters(weights) as f64 * after as f64 / before.max(1) as f64;
-        if estimate * 1.05 <= MOST as f64 {
+        if estimate * 1.05 <= most as f64 {
             break;
         }
     }
@@ -249,4 +254,46 @@ fn statistics(survey: &Survey) -> Value {
         (name.to_owned(), json!(values.collect::<Vec<_>>()))
     });
     Value::Object(each.collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Numbers that no compression helps.
+    fn noise(count: usize) -> Vec<f32> {
+        let mut state = 1_u32;
+        let next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 24) as f32
+        };
+        std::iter::repeat_with(next).take(count).collect()
+    }
+
+    #[test]
+    fn detail_is_given_up_until_it_fits() {
+        let (rows, keys) = (96, 64);
+        let all = noise(rows * keys);
+        let head = Weights {
+            all: &all,
+            keys,
+            scale: 1.0,
+            first: 0,
+            own: None,
+        };
+        let finest = Detail::finest(rows);
+        let packed: Vec<Vec<u8>> = vec![pack(&head, finest).unwrap().bytes; 20];
+        let whole = characters(&packed);
+        let mut last = finest;
+        for percent in [100, 90, 75, 60, 40] {
+            let mut weights = packed.clone();
+            let most = whole * percent / 100;
+            let detail = fit(&mut weights, (rows, keys), finest, most).unwrap();
+            assert!(characters(&weights) <= most, "{percent} %");
+            assert_eq!(detail == finest, percent == 100);
+            assert!(detail.merged > last.merged || detail.levels <= last.levels);
+            last = detail;
+        }
+    }
 }

@@ -126,7 +126,9 @@ impl Page<'_> {
             let name = head_name(place.layer, place.head);
             warnings.push(words.map_nan_rows(&name, head.nan_rows));
         }
-        if let Some((low, high)) = self.survey.sums_apart_from_1() {
+        if let Some((low, high)) = self.survey.sums_apart_from_1()
+            && facts.top.is_none()
+        {
             warnings.push(words.map_sums(&number(low), &number(high)));
         }
         let outside = self.survey.heads.iter().map(|(_, head)| head.outside).sum();

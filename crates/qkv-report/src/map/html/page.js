@@ -314,10 +314,13 @@
   const queries = make("div", { className: "names q" });
   const keys = make("div", { className: "names k" });
   sheet.append(queries, svg, keys);
-  function name(text, at, chosen) {
+  /** A number and a label, each in its own direction of writing. */
+  function parted(text) {
     const [digits, ...rest] = text.split(" ");
-    const label = make("bdi", { textContent: rest.join(" ") });
-    const element = make("div", { className: "name" }, make("small", { textContent: digits }), " ", label);
+    return [make("small", { textContent: digits }), " ", make("bdi", { textContent: rest.join(" ") })];
+  }
+  function name(text, at, chosen) {
+    const element = make("div", { className: "name" }, ...parted(text));
     element.style.top = `${at * ROW}px`;
     if (chosen) element.classList.add("chosen");
     return element;
@@ -506,7 +509,7 @@
     status.textContent = "";
     if (state.query === null) return;
     const links = linksOf(data, state.query).slice(0, isLong ? facts.exact : 10);
-    details.append(make("h3", {}, make("bdi", { textContent: fill(words.row, { i: facts.queries[state.query], t: "" }) })));
+    details.append(make("h3", {}, `${words.query} `, ...parted(facts.queries[state.query])));
     if (!links.length) {
       details.append(make("p", { textContent: words.nothing }));
       return;
@@ -516,7 +519,7 @@
       const bar = make("div", { className: "fill" });
       bar.style.width = `${Math.min(100, (link.weight / scale) * 100) || 0}%`;
       const line = make("tr", {},
-        make("th", { scope: "row" }, make("bdi", { textContent: keyName(link.key) })),
+        make("th", { scope: "row" }, ...parted(keyName(link.key))),
         make("td", { textContent: shownWeight(link) }), make("td", {}, bar));
       if (facts.vectors) {
         const button = make("button", { type: "button", textContent: "q·k" });
@@ -551,7 +554,7 @@
     });
     const names = [words.terms_column, "q", "k", words.terms_product, words.terms_running];
     const top = make("tr", {}, ...names.map((text) => make("th", { scope: "col", textContent: text })));
-    const says = { i: "", q: facts.queries[state.query], j: "", k: keyName(link.key), n: facts.width };
+    const says = { q: facts.queries[state.query], k: keyName(link.key), n: facts.width };
     const results = [`${words.terms_sum} = ${number(sum)}`];
     if (facts.factor !== null) {
       const scaled = sum * facts.factor;
