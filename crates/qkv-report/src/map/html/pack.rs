@@ -88,31 +88,33 @@ impl Weights<'_> {
     /// Codes of cells, then those of the first key.
     fn codes(&self, merged: usize, levels: u8, rows_of_first: usize) -> Vec<u8> {
         let rows = self.all.len() / self.keys.max(1);
-        let code = |at: usize| code(self.all[at], self.scale, levels);
-        let is_apart = |row: usize, key: usize| key == self.first && self.own != Some(row);
-        let sides = (rows.div_ceil(merged), self.keys.div_ceil(merged));
-        let mut codes = largest((rows, self.keys), sides, merged, |row, key| {
-            if is_apart(row, key) {
-                0
-            } else {
-                code(row * self.keys + key)
+        let wide = self.keys.div_ceil(merged);
+        let mut cells = vec![0.0_f32; rows.div_ceil(merged) * wide];
+        let mut first = vec![0.0_f32; rows.div_ceil(rows_of_first)];
+        let mut others = Vec::with_capacity(self.keys);
+        for (row, weights) in self.all.chunks(self.keys.max(1)).enumerate() {
+            others.clear();
+            others.extend_from_slice(weights);
+            if self.own != Some(row) {
+                let most = &mut first[row / rows_of_first];
+                *most = larger(*most, others[self.first]);
+                others[self.first] = 0.0;
             }
-        });
-        let first = largest(
-            (rows, 1),
-            (rows.div_ceil(rows_of_first), 1),
-            rows_of_first,
-            |row, _| {
-                if is_apart(row, self.first) {
-                    code(row * self.keys + self.first)
-                } else {
-                    0
-                }
-            },
-        );
-        codes.extend(first);
+            let line = &mut cells[row / merged * wide..][..wide];
+            for (cell, part) in line.iter_mut().zip(others.chunks(merged)) {
+                *cell = part.iter().copied().fold(*cell, larger);
+            }
+        }
+        let code = |weight: f32| code(weight, self.scale, levels);
+        let mut codes: Vec<u8> = cells.into_iter().map(code).collect();
+        codes.extend(first.into_iter().map(code));
         codes
     }
+}
+
+/// The larger one, NaN if one of them is.
+fn larger(a: f32, b: f32) -> f32 {
+    if b > a || b.is_nan() { b } else { a }
 }
 
 /// Packs a head.
