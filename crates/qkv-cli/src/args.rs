@@ -27,7 +27,7 @@ pub use more::MoreArgs;
 pub use output::{Color, Format, Language, OutputArgs};
 pub use run::{FileFormat, RunArgs, RunGradientArgs, RunOutputArgs};
 pub use trace::{
-    GivenArgs, Sink, TraceArgs, TraceFormat, TraceOutputArgs, numbers as trace_numbers,
+    GivenArgs, Side, Sink, TraceArgs, TraceFormat, TraceOutputArgs, numbers as trace_numbers,
 };
 pub use values::{Indices, Init, Lengths, Tokens};
 

@@ -30,10 +30,15 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     let mut reader = Reader::in_place(&mut stdin);
     let mut source = open(args, &mut reader)?;
     targets.check_inputs(&reader, args.model.as_deref())?;
-    show(args, &targets, source.as_mut()).map_err(|error| match interrupt::asked() {
+    let shown = show(args, &targets, source.as_mut());
+    shown.map_err(|error| match interrupt::asked() {
         true => Error::Interrupted,
         false => error,
-    })
+    })?;
+    for (name, value) in source.closing().map_err(Error::trace("MODEL"))? {
+        eprintln!("{name}: {value}");
+    }
+    Ok(())
 }
 
 /// Whatever the arguments name.
@@ -64,7 +69,7 @@ fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Box<dyn Source>> {
     if !is_trace(model) {
         return model::open(model, args);
     }
-    if args.text.is_some() {
+    if !args.texts.is_empty() {
         return Err(Error::Conflict {
             argument: "TEXT",
             other: "a trace file".into(),

@@ -4,7 +4,7 @@
 //! computed a few rows at a time, from the very queries and keys that the fast path took. Of generated
 //! texts queries, keys, values and outputs of every layer are kept, stitched from the steps.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{Batch, Model, Pass, Taken};
 use crate::op::{AttentionOp, with_views};
 use crate::open::Opened;
@@ -387,6 +387,27 @@ impl Source for Recording {
         }
     }
 
+    fn closing(&mut self) -> qkv_trace::Result<Vec<(String, String)>> {
+        let mut says = Vec::new();
+        let Agreement { largest, rows } = self.agreement;
+        if rows > 0 {
+            let value = format!("largest difference {largest:.1e}, {rows} rows compared");
+            says.push((
+                "weights times values, beside the output of the fast path".into(),
+                value,
+            ));
+        }
+        if self.opened.model.has_head() {
+            let next = self.next_tokens(0, 3).map_err(wrapped)?;
+            let each = next.iter().map(|(id, share)| {
+                let text = self.opened.tokens.texts(&[*id]).concat();
+                format!("{text:?} {share:.4}")
+            });
+            says.push(("next token".into(), each.collect::<Vec<_>>().join(", ")));
+        }
+        Ok(says)
+    }
+
     fn rows(
         &mut self,
         kind: Kind,
@@ -395,9 +416,12 @@ impl Source for Recording {
         out: &mut Vec<f32>,
     ) -> qkv_trace::Result<()> {
         self.facts.check_rows(kind, place, &rows)?;
-        self.give(kind, place, rows, out)
-            .map_err(|error| qkv_trace::Error::Source(Box::new(error)))
+        self.give(kind, place, rows, out).map_err(wrapped)
     }
+}
+
+fn wrapped(error: Error) -> qkv_trace::Error {
+    qkv_trace::Error::Source(Box::new(error))
 }
 
 /// The likeliest token behind the last place of each text.

@@ -111,6 +111,10 @@ impl Source for Chosen<'_> {
         self.facts.layers.contains(&layer) && self.source.has(kind, layer)
     }
 
+    fn closing(&mut self) -> Result<Vec<(String, String)>> {
+        self.source.closing()
+    }
+
     fn rows(
         &mut self,
         kind: Kind,

@@ -42,4 +42,13 @@ pub trait Source {
         rows: Range<usize>,
         out: &mut Vec<f32>,
     ) -> Result<()>;
+
+    /// What there is to say once the source has been looked at, as it is printed: name and value. A
+    /// model says how far its weights are from the output of its fast path, and what comes next.
+    ///
+    /// # Errors
+    /// If computing fails.
+    fn closing(&mut self) -> Result<Vec<(String, String)>> {
+        Ok(Vec::new())
+    }
 }

@@ -12,9 +12,12 @@ pub struct TraceArgs {
     /// A trace file that -o wrote, or a model: a folder, a GGUF file, or a name of the hub
     #[arg(value_name = "MODEL")]
     pub model: Option<String>,
-    /// The text that the model reads
+    /// The text that the model reads; several are one batch, the shorter ones filled up
     #[arg(value_name = "TEXT")]
-    pub text: Option<String>,
+    pub texts: Vec<String>,
+    /// How the model reads.
+    #[command(flatten)]
+    pub reading: ReadingArgs,
     /// Weights from elsewhere.
     #[command(flatten)]
     pub given: GivenArgs,
@@ -27,6 +30,29 @@ pub struct TraceArgs {
     /// Format, language, look, files.
     #[command(flatten)]
     pub output: TraceOutputArgs,
+}
+
+/// How a model reads its text.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Models")]
+pub struct ReadingArgs {
+    /// Lets the model continue the text by N tokens, the likeliest each time, with cached keys and
+    /// values; the rows of all steps are one map
+    #[arg(long, value_name = "N", value_parser = values::count, allow_negative_numbers = true)]
+    pub generate: Option<usize>,
+    /// The side on which shorter texts are filled up: left or right; left out, left where a token sees
+    /// earlier ones only
+    #[arg(long, value_name = "SIDE", value_enum, hide_possible_values = true)]
+    pub pad: Option<Side>,
+}
+
+/// A side of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Side {
+    /// Before it
+    Left,
+    /// Behind it
+    Right,
 }
 
 /// Weights from elsewhere.

@@ -16,6 +16,10 @@ impl Source for Watched<'_> {
         self.0.has(kind, layer)
     }
 
+    fn closing(&mut self) -> Result<Vec<(String, String)>> {
+        self.0.closing()
+    }
+
     fn rows(
         &mut self,
         kind: Kind,

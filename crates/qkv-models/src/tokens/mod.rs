@@ -82,6 +82,15 @@ impl Tokens {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// A token to fill up shorter texts with; which one makes no difference, since nothing sees it.
+    pub fn padding(&self) -> u32 {
+        let names = ["[PAD]", "<pad>", "<|endoftext|>", "</s>"];
+        let known = names
+            .iter()
+            .find_map(|name| self.tokenizer.token_to_id(name));
+        known.unwrap_or(0)
+    }
+
     /// The readable text of each token. A character whose bytes are shared by several tokens stands at
     /// the first of them, so that all together are the text.
     pub fn texts(&self, ids: &[u32]) -> Vec<String> {
