@@ -26,8 +26,10 @@ pub use masks::{AttentionArgs, Empty, PositionArgs, PositionKind};
 pub use more::MoreArgs;
 pub use output::{Color, Format, Language, OutputArgs};
 pub use run::{FileFormat, RunArgs, RunGradientArgs, RunOutputArgs};
+#[cfg(feature = "models")]
+pub use trace::Side;
 pub use trace::{
-    GivenArgs, Side, Sink, TraceArgs, TraceFormat, TraceOutputArgs, numbers as trace_numbers,
+    GivenArgs, Sink, TraceArgs, TraceFormat, TraceOutputArgs, numbers as trace_numbers,
 };
 pub use values::{Indices, Init, Lengths, Tokens};
 

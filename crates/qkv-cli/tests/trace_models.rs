@@ -40,7 +40,7 @@ mod with_models {
 
     #[test]
     fn a_text_through_a_folder() {
-        let ran = trace(&model("bert"), "'it was too tired' --layer 0 --head 1");
+        let ran = trace(&model("bert"), "'it was too tired'");
         assert_eq!(ran.code, 0, "{}", ran.err);
         for part in ["3 layers", "4 heads", "family: bert", "scale: 0.35355"] {
             assert!(ran.out.contains(part), "{part} is not in {}", ran.out);

@@ -33,7 +33,8 @@ pub struct Opened {
 /// change attention and are not supported are refused by name.
 pub fn open(path: &Path) -> Result<Opened> {
     let metadata = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-    let name = path
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = whole
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
     let (model, tokens) = if metadata.is_dir() {

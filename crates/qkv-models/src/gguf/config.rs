@@ -111,9 +111,11 @@ pub(crate) fn json(gguf: &Gguf) -> Result<Map<String, Value>> {
         config.insert("hidden_activation".into(), "gelu_pytorch_tanh".into());
     } else {
         config.insert("hidden_act".into(), "silu".into());
-        let biased = |name: &str| gguf.names().any(|tensor| tensor == name);
-        let attention_bias = biased("blk.0.attn_q.bias") && kind != "qwen2";
-        config.insert("attention_bias".into(), attention_bias.into());
+        // Qwen 2 has its biases without being asked.
+        if kind != "qwen2" {
+            let biased = gguf.names().any(|name| name == "blk.0.attn_q.bias");
+            config.insert("attention_bias".into(), biased.into());
+        }
     }
     if config.contains_key("sliding_window") && kind == "qwen2" {
         config.insert("use_sliding_window".into(), true.into());
