@@ -3,7 +3,7 @@
 use crate::claim::Claim;
 use crate::conventions::Text;
 use crate::problem::{Base, Problem};
-use crate::recipe::{Cap, DroppedRule, EmptyRule, Recipe, Split};
+use crate::recipe::{Cap, DroppedRule, EmptyRule, MaskRule, Recipe, Split};
 use crate::report::Report;
 use crate::search::{self, Error};
 use crate::watch::Watch;
@@ -24,6 +24,11 @@ pub struct Preset {
 }
 
 impl Preset {
+    /// Whether `True` in a mask drops a key.
+    pub fn true_drops(&self) -> bool {
+        self.choices.contains(&Choice::TrueDrops)
+    }
+
     /// Whether it has an alignment of its own; the others take a mask.
     fn aligns(&self) -> bool {
         let causal = [
@@ -62,6 +67,18 @@ pub enum Choice {
     WindowBackExclusive,
     /// ALiBi is slope·(j − i), from the top left.
     AlibiSigned,
+    /// `True` in a mask drops a key, where elsewhere it keeps it.
+    TrueDrops,
+}
+
+/// What a mask of the problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Masks {
+    /// What was meant: every system is given the mask in the polarity that it wants.
+    Meant,
+    /// The very array that the system was given: one that reads `True` otherwise keeps what this
+    /// one drops.
+    AsPassed,
 }
 
 impl Choice {
@@ -78,6 +95,7 @@ impl Choice {
             Choice::ScaleOne => "scale",
             Choice::WindowBackExclusive => "window-off-by-one",
             Choice::AlibiSigned => "alibi-alignment",
+            Choice::TrueDrops => "mask-polarity",
         }
     }
 
@@ -114,6 +132,7 @@ impl Choice {
                 "ALiBi is slope·(j − i) from the top left",
                 "ALiBi为slope·(j − i)，从左上角算起",
             ),
+            Choice::TrueDrops => ("True in a mask drops a key", "掩码中的True表示屏蔽"),
         };
         Text { en, zh }
     }
@@ -158,7 +177,8 @@ impl Choice {
             Choice::SoftcapAfterMask
             | Choice::SplitWithoutTranspose
             | Choice::ScaleOne
-            | Choice::AlibiSigned => {}
+            | Choice::AlibiSigned
+            | Choice::TrueDrops => {}
         }
     }
 }
@@ -196,7 +216,7 @@ pub static PRESETS: &[Preset] = &[
     preset(
         "torch-mha",
         "PyTorch, nn.MultiheadAttention with need_weights=True",
-        &[Choice::EmptyRowNan],
+        &[Choice::EmptyRowNan, Choice::TrueDrops],
         Some("2.15.0"),
     ),
     preset(
@@ -257,19 +277,19 @@ pub static PRESETS: &[Preset] = &[
         "jax",
         "JAX, jax.nn.dot_product_attention",
         &[Choice::CausalTopLeft, Choice::EmptyRowUniform],
-        None,
+        Some("0.10.2"),
     ),
     preset(
         "keras",
         "Keras, MultiHeadAttention",
         &[Choice::CausalTopLeft, Choice::EmptyRowUniform],
-        None,
+        Some("3.15.1"),
     ),
     preset(
         "mlx",
         "MLX, scaled_dot_product_attention on the CPU",
         &[Choice::CausalBottomRight, Choice::EmptyRowUniform],
-        None,
+        Some("0.32.4"),
     ),
     preset(
         "xformers",
@@ -304,13 +324,13 @@ pub static PRESETS: &[Preset] = &[
         "hf-eager",
         "Hugging Face Transformers, eager",
         &[Choice::CausalBottomRight, Choice::EmptyRowUniform],
-        None,
+        Some("5.24.0"),
     ),
     preset(
         "hf-sdpa",
         "Hugging Face Transformers, sdpa",
         &[Choice::CausalBottomRight],
-        None,
+        Some("5.24.0"),
     ),
     preset(
         "candle",
@@ -345,7 +365,8 @@ pub struct Against {
 }
 
 /// As [`check`](crate::check), against what a system would give instead of the options as they stand:
-/// they say what was asked for, the system how it does that.
+/// they say what was asked for, the system how it does that. `masks` says whether other systems are
+/// thought to be given the same mask or the same array.
 ///
 /// # Errors
 /// Those of [`check`](crate::check).
@@ -360,7 +381,7 @@ pub struct Against {
 /// let problem = Problem::Given { block: &block, q: &q, k: &k, v: &v, past: None };
 /// let claim = Claim::new(StepName::Output, Tensor::new(&[2, 1], vec![1.0, 1.5])?, DType::F64);
 /// let torch = presets::find("torch-sdpa").ok_or("in the table")?;
-/// let against = presets::check_against(&problem, &[claim], torch)?;
+/// let against = presets::check_against(&problem, &[claim], torch, presets::Masks::Meant)?;
 /// assert!(against.report.verdict.agrees());
 /// assert!(against.others.iter().any(|preset| preset.id == "flash-attn"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -369,6 +390,7 @@ pub fn check_against(
     problem: &Problem<'_>,
     claims: &[Claim],
     preset: &'static Preset,
+    masks: Masks,
 ) -> Result<Against, Error> {
     let recipe = |base: &Base<'_>, preset: &Preset| {
         let mut recipe = Recipe::new(base);
@@ -378,7 +400,14 @@ pub fn check_against(
         recipe
     };
     let own = |base: &Base<'_>| recipe(base, preset);
-    let others = |base: &Base<'_>| PRESETS.iter().map(|other| recipe(base, other)).collect();
+    let other = |base: &Base<'_>, other: &Preset| {
+        let mut recipe = recipe(base, other);
+        if masks == Masks::AsPassed && other.true_drops() != preset.true_drops() {
+            recipe.masks = MaskRule::Inverted;
+        }
+        recipe
+    };
+    let others = |base: &Base<'_>| PRESETS.iter().map(|one| other(base, one)).collect();
     let (report, fits) = search::check_as(problem, claims, &Watch::default(), &own, &others)?;
     let causal = problem.attention().causal.is_some();
     let of = |wanted: bool| {

@@ -16,7 +16,7 @@ use crate::output::{self, Kind, Target};
 use crate::weights::{self, Setting, Weights};
 use claims::Claims;
 use qkv::{Attention, Block, Causal, Layer};
-use qkv_check::presets::{self, Against, PRESETS, Preset};
+use qkv_check::presets::{self, Against, Masks, PRESETS, Preset};
 use qkv_check::{Problem, Report, Verdict};
 use qkv_report::{Findings, Separated, Settings};
 use std::io;
@@ -27,6 +27,7 @@ const DIFFERENT: u8 = 1;
 /// Reads, compares, tells; the exit status is 0 where they agree, 1 where they do not.
 pub fn run(mut args: CheckArgs) -> Result<u8> {
     read_widths(&mut args)?;
+    let masks = read_mask(&mut args)?;
     let args = &args;
     let target = target(args)?;
     let settings = settings(args);
@@ -79,8 +80,8 @@ pub fn run(mut args: CheckArgs) -> Result<u8> {
         });
     }
     let report = match &args.layer.x {
-        Some(x) => projected(args, &target, x, apart.as_ref(), &mut reader),
-        None => given(args, &target, apart.as_ref(), &mut reader),
+        Some(x) => projected(args, masks, &target, x, apart.as_ref(), &mut reader),
+        None => given(args, masks, &target, apart.as_ref(), &mut reader),
     }?;
     target.write_found(|kind| report.told(kind, &settings))?;
     Ok(status(report.verdict()))
@@ -203,6 +204,37 @@ fn read_widths(args: &mut CheckArgs) -> Result<()> {
     Ok(())
 }
 
+/// --mask is what the system of --against makes of it.
+fn read_mask(args: &mut CheckArgs) -> Result<Masks> {
+    let Some(mask) = args.mask.take() else {
+        return Ok(Masks::Meant);
+    };
+    let given = [
+        ("--keep", &args.attention.keep),
+        ("--drop", &args.attention.drop),
+    ];
+    let mut given = given.iter().filter(|(_, given)| given.is_some());
+    if let Some((other, _)) = given.next() {
+        return Err(Error::Conflict {
+            argument: "--mask",
+            other: (*other).into(),
+            remedy: "give the array that the system was given, or what it meant",
+        });
+    }
+    let Some(preset) = against(args)? else {
+        return Err(Error::Alone {
+            argument: "--mask",
+            needed: "--against",
+            remedy: "what True means is the system's: give --keep or --drop without one",
+        });
+    };
+    match preset.true_drops() {
+        true => args.attention.drop = Some(mask),
+        false => args.attention.keep = Some(mask),
+    }
+    Ok(Masks::AsPassed)
+}
+
 fn status(verdict: Verdict) -> u8 {
     match verdict.agrees() {
         true => 0,
@@ -213,6 +245,7 @@ fn status(verdict: Verdict) -> u8 {
 /// From queries, keys and values.
 fn given(
     args: &CheckArgs,
+    masks: Masks,
     target: &Target,
     apart: Option<&apart::Wanted>,
     reader: &mut Reader<'_>,
@@ -228,7 +261,7 @@ fn given(
         });
     }
     let position = Position::new(&args.position, false)?;
-    let preset = against(args)?;
+    let preset = against(args)?.map(|preset| (preset, masks));
     let (q_axes, k_axes) = axes(inputs)?;
     let [q, k, v] = operands(inputs, reader, q_axes, k_axes)?;
     let (q, k, v) = (q.to_tensor()?, k.to_tensor()?, v.to_tensor()?);
@@ -277,6 +310,7 @@ fn given(
 /// From tokens and weights.
 fn projected(
     args: &CheckArgs,
+    masks: Masks,
     target: &Target,
     x: &str,
     apart: Option<&apart::Wanted>,
@@ -342,7 +376,12 @@ fn projected(
         context: context.as_ref(),
         past: past.as_ref().map(|(k, v)| (k, v)),
     };
-    claims.check(&problem, Names::Projected, against(args)?, apart)
+    claims.check(
+        &problem,
+        Names::Projected,
+        against(args)?.map(|preset| (preset, masks)),
+        apart,
+    )
 }
 
 /// Where the report goes; LaTeX and numbers are not possible.

@@ -24,6 +24,9 @@ pub struct CheckArgs {
     /// lists the systems.
     #[arg(long, value_name = "SYSTEM")]
     pub against: Option<String>,
+    /// The boolean mask as the system of --against was given it: what True means is the system's
+    #[arg(long, value_name = "ARRAY", value_parser = values::array)]
+    pub mask: Option<String>,
     /// Writes an input that tells the explanations apart, where there are several, to a .safetensors
     /// or .npz file
     ///

@@ -7,7 +7,7 @@ use crate::arrays::{Axes, Reader, dtype_of};
 use crate::error::{Error, Names, Result};
 use crate::operands::{head_counts, kv_option};
 use qkv::{DType, StepName, Tensor};
-use qkv_check::presets::{Preset, check_against};
+use qkv_check::presets::{Masks, Preset, check_against};
 use qkv_check::{Claim, Problem, Report, Watch, check_with, tell_apart};
 use qkv_io::Array;
 use qkv_report::Separated;
@@ -101,7 +101,7 @@ impl Claims {
         &self,
         problem: &Problem<'_>,
         names: Names,
-        against: Option<&'static Preset>,
+        against: Option<(&'static Preset, Masks)>,
         apart: Option<&Wanted>,
     ) -> Result<Found> {
         if self.claims.is_empty() {
@@ -116,7 +116,7 @@ impl Claims {
         let found = super::waiting::shown(&watch, || match against {
             None => check_with(problem, &self.claims, &watch)
                 .map(|report| Found::Steps(Box::new(report), None)),
-            Some(preset) => check_against(problem, &self.claims, preset)
+            Some((preset, masks)) => check_against(problem, &self.claims, preset, masks)
                 .map(|against| Found::Against(Box::new(against), None)),
         });
         let found = found.map_err(|error| match error {

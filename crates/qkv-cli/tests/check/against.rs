@@ -103,3 +103,39 @@ fn unknown_systems_are_refused() {
         ],
     );
 }
+
+#[test]
+fn b010_what_true_in_a_mask_means_is_the_systems() {
+    // q = k = [[1,0],[0,1],[1,1]], a lower triangle of ones.
+    let line = "--q '1 0;0 1;1 1' --k '1 0;0 1;1 1' --v '1;10;100' --mask '1 0 0;1 1 0;1 1 1'";
+    let kept = format!("{line} --output '1;7.027854;53.07979'");
+    agrees(&format!("{kept} --against torch-sdpa"));
+    let (_, json) = check(&format!("{kept} --against torch-sdpa"));
+    assert!(names(&json, "give").contains(&"jax".into()), "{json}");
+    assert!(
+        names(&json, "others").contains(&"torch-mha".into()),
+        "{json}"
+    );
+    // The same array drops what it kept.
+    let dropped = format!("{line} --output '70.278539;100;nan'");
+    agrees(&format!("{dropped} --against torch-mha"));
+    let (code, json) = check(&format!("{kept} --against torch-mha"));
+    assert_eq!(
+        (code, &json["causes"][0]["id"]),
+        (1, &json!("mask-polarity")),
+        "{json}"
+    );
+    let folder = std::env::temp_dir();
+    let given = "--q 1 --k 1 --v 1 --output 1 --mask 1";
+    refusals(
+        "check",
+        &folder,
+        &[
+            (given.to_owned(), &["--mask", "--against"] as &[&str]),
+            (
+                format!("{given} --keep 1 --against jax"),
+                &["--mask", "--keep"],
+            ),
+        ],
+    );
+}
