@@ -178,7 +178,7 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             "trace t.safetensors --keep q -o x.safetensors",
-            "-o: q of layer 0 was not kept",
+            "-o: q: not kept of layer 0",
         ),
         (
             "trace t.safetensors --heads-by most",

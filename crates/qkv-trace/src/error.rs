@@ -43,7 +43,7 @@ pub enum Error {
         available: String,
     },
     /// Something that was not recorded.
-    #[error("{kind} of layer {layer} was not kept; {remedy}")]
+    #[error("{kind}: not kept of layer {layer}; {remedy}")]
     NotKept {
         /// What, as `--keep` spells it.
         kind: &'static str,

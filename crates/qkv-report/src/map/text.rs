@@ -87,7 +87,11 @@ impl Page<'_> {
     fn styled(&mut self, text: &str, code: &str) {
         for line in paragraph(text, self.settings.width, 0) {
             match self.settings.color {
-                true => self.line(&format!("{code}{line}\x1b[0m")),
+                true => {
+                    // The sample of a legend has the colour that it stands for.
+                    let line = line.replace('█', heat::SAMPLE);
+                    self.line(&format!("{code}{line}\x1b[0m"));
+                }
                 false => self.line(&line),
             }
         }
@@ -140,7 +144,7 @@ impl Page<'_> {
         if facts.keys() > FIRST {
             names.push(format!("…\u{a0}{}", facts.keys() - 1));
         }
-        for line in paragraph(&names.join("  "), self.settings.width, 0) {
+        for line in paragraph(&names.join(" · "), self.settings.width, 0) {
             self.line(&line.replace('\u{a0}', " "));
         }
         if !facts.conventions.is_empty() {

@@ -17,7 +17,7 @@ pub(crate) struct Drawn {
 /// The most lines of a map among other blocks.
 pub(crate) const MOST_ROWS: usize = 16;
 /// The fullest shade inside a dim line.
-pub(super) const SAMPLE: &str = "\x1b[0m\x1b[38;5;51m█\x1b[0m\x1b[2m";
+pub(crate) const SAMPLE: &str = "\x1b[0m\x1b[38;5;51m█\x1b[0m\x1b[2m";
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 /// From faint to bright in the 256 colours of a terminal, for the same five shades.
 const COLOURS: [u8; 5] = [0, 24, 31, 38, 51];

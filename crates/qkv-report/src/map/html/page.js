@@ -101,7 +101,8 @@
   }
   function shownWeight(link) {
     if (Number.isNaN(link.weight)) return words.not_a_number;
-    return link.exact ? number(link.weight) : fill(words.about, { w: link.weight.toPrecision(2) });
+    if (link.exact) return number(link.weight);
+    return fill(words.about, { w: link.weight ? link.weight.toPrecision(2) : "0" });
   }
 
   // --- colours -----------------------------------------------------------------------------------
@@ -452,7 +453,8 @@
     const gradient = ramp.filter((_, n) => n % 15 === 0).map(css).join(", ");
     const bar = make("i");
     bar.style.background = `linear-gradient(to right, ${gradient})`;
-    legend.replaceChildren("0", bar, number(scale, scale === 1 ? 0 : 2), words.shade);
+    const most = make("span", { textContent: number(scale, scale === 1 ? 0 : 2) });
+    legend.replaceChildren("0", bar, most, make("span", { textContent: words.shade }));
   }
   function cellAt(event) {
     const place = canvas.getBoundingClientRect();
@@ -462,12 +464,14 @@
   }
   function sayCell([row, column]) {
     const code = cellCode(data, row, column);
-    const query = facts.queries[row * merged];
-    const key = keyName(column * merged);
-    const links = data.exact[row * merged].filter((link) => link.key === column && !isAside(row, column));
-    const link = !isLong && links.length ? links[0] : { weight: valueOf(code, levels), exact: code === 0 };
-    const end = isLong ? ` (${fill(words.merged, { n: merged })})` : "";
-    status.textContent = `${query} ← ${key}: ${shownWeight(link)}${end}`;
+    const about = { weight: valueOf(code, levels), exact: false };
+    if (isLong) {
+      const range = (at, count) => `${at * merged}–${Math.min(count, (at + 1) * merged) - 1}`;
+      status.textContent = `${range(row, rows)} ← ${range(column, columns)}: ${shownWeight(about)}`;
+      return;
+    }
+    const exact = data.exact[row].find((link) => link.key === column && !isAside(row, column));
+    status.textContent = `${facts.queries[row]} ← ${keyName(column)}: ${shownWeight(exact || about)}`;
   }
   canvas.addEventListener("pointermove", (event) => {
     const found = cellAt(event);
