@@ -11,13 +11,13 @@ use qkv_trace::{Kind, Source};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The largest difference, relative for numbers above 1; NaN counts as one.
+/// The largest difference, relative to the largest number of the row where that is above 1: residuals of
+/// some models have single columns of 100,000, whose rounding reaches the others. NaN counts as one.
 fn largest(found: &[f32], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
-    let differences = found
-        .iter()
-        .zip(expected)
-        .map(|(found, expected)| (f64::from(*found) - expected).abs() / expected.abs().max(1.0));
+    let size = expected.iter().fold(1.0_f64, |size, x| size.max(x.abs()));
+    let pairs = found.iter().zip(expected);
+    let differences = pairs.map(|(found, expected)| (f64::from(*found) - expected).abs() / size);
     differences.fold(0.0, |most, x| if x <= most { most } else { x })
 }
 
@@ -125,6 +125,18 @@ fn small_models_of_every_family() -> Result<(), Failure> {
     Ok(())
 }
 
+/// The texts of `s0.npz` and `s1.npz`.
+const TEXTS: [(&str, &str); 2] = [
+    (
+        "s0",
+        "The animal didn't cross the street because it was too tired",
+    ),
+    (
+        "s1",
+        "When Mary and John went to the store, John gave a drink to",
+    ),
+];
+
 /// Models from elsewhere: `NAME/*.npz` beside config.json or a GGUF file, each of one text.
 #[test]
 fn models_from_elsewhere() -> Result<(), Failure> {
@@ -147,10 +159,14 @@ fn models_from_elsewhere() -> Result<(), Failure> {
         };
         let opened = Arc::new(open(of("gguf").first().copied().unwrap_or(&folder))?);
         for numbers in of("npz") {
-            let ids = array(numbers, "input_ids")?
-                .iter()
-                .map(|id| *id as u32)
-                .collect();
+            let ids = array(numbers, "input_ids")?;
+            let ids: Vec<u32> = ids.iter().map(|id| *id as u32).collect();
+            let stem = numbers.file_stem().unwrap_or_default();
+            if let Some((_, text)) = TEXTS.iter().find(|(name, _)| stem == *name)
+                && opened.tokens.encode(text)? != ids
+            {
+                failed.push(format!("{}: other tokens", numbers.display()));
+            }
             let batch = Batch::new(&[ids], Padding::Right, 0)?;
             let found = compare(&opened, &batch, numbers)?;
             println!(
@@ -159,7 +175,7 @@ fn models_from_elsewhere() -> Result<(), Failure> {
                 found.attention,
                 found.hidden
             );
-            if found.attention > 2e-5 || found.hidden > 1e-3 {
+            if found.attention > 2e-5 || found.hidden > 2e-5 {
                 failed.push(numbers.display().to_string());
             }
             let argmax = array(numbers, "argmax_each").or_else(|_| {
