@@ -1,7 +1,7 @@
 //! `qkv run`: attention over files, on the fast path.
 
 mod gradients;
-mod progress;
+pub mod progress;
 mod slices;
 mod summary;
 mod target;

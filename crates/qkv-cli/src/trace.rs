@@ -3,6 +3,7 @@
 mod given;
 mod model;
 mod target;
+mod texts;
 mod watch;
 
 use crate::args::{Sink, TraceArgs, TraceFormat, trace_numbers as numbers};
@@ -28,9 +29,9 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     interrupt::watch();
     let mut stdin = io::stdin().lock();
     let mut reader = Reader::in_place(&mut stdin);
-    let mut source = open(args, &mut reader)?;
+    let Opened { mut source, model } = open(args, &mut reader)?;
     targets.check_inputs(&reader, args.model.as_deref())?;
-    let shown = show(args, &targets, source.as_mut());
+    let shown = show(args, &targets, source.as_mut(), model.as_ref());
     shown.map_err(|error| match interrupt::asked() {
         true => Error::Interrupted,
         false => error,
@@ -41,8 +42,63 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     Ok(())
 }
 
+/// What is looked at.
+struct Opened {
+    source: Box<dyn Source>,
+    /// The model that reads a file of texts, with these.
+    model: Option<(model::Model, Vec<String>)>,
+}
+
 /// Whatever the arguments name.
-fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Box<dyn Source>> {
+fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Opened> {
+    let name = args.model.as_deref();
+    let Some(name) = name.filter(|name| args.given.weights.is_none() && !is_trace(name)) else {
+        if args.find.texts_file.is_some() {
+            return Err(Error::Alone {
+                argument: "--texts",
+                needed: "a model",
+                remedy: "a model reads them: name one",
+            });
+        }
+        let source = open_stored(args, reader)?;
+        return Ok(Opened {
+            source,
+            model: None,
+        });
+    };
+    if let Some(argument) = given::alone(&args.given) {
+        return Err(Error::Alone {
+            argument,
+            needed: "--weights",
+            remedy: "a model and a trace file say this themselves",
+        });
+    }
+    let model = model::load(name)?;
+    let file = args
+        .find
+        .texts_file
+        .as_deref()
+        .map(texts::lines)
+        .transpose()?;
+    let first = file.iter().flatten().take(1);
+    let shown: Vec<String> = match args.texts.is_empty() {
+        true => first.cloned().collect(),
+        false => args.texts.clone(),
+    };
+    if shown.is_empty() {
+        return Err(Error::Missing {
+            argument: "TEXT".into(),
+            remedy: "give the text that the model reads, in quotes".into(),
+        });
+    }
+    Ok(Opened {
+        source: model::read(&model, args, &shown)?,
+        model: file.map(|texts| (model, texts)),
+    })
+}
+
+/// Weights from elsewhere, or a trace file.
+fn open_stored(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Box<dyn Source>> {
     if let Some(weights) = &args.given.weights {
         if args.model.is_some() {
             return Err(Error::Conflict {
@@ -66,9 +122,6 @@ fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Box<dyn Source>> {
             remedy: "a model and a trace file say this themselves",
         });
     }
-    if !is_trace(model) {
-        return model::open(model, args);
-    }
     if !args.texts.is_empty() {
         return Err(Error::Conflict {
             argument: "TEXT",
@@ -88,7 +141,12 @@ fn is_trace(name: &str) -> bool {
 }
 
 /// Everything that was asked for.
-fn show(args: &TraceArgs, targets: &Targets, source: &mut dyn Source) -> Result<()> {
+fn show(
+    args: &TraceArgs,
+    targets: &Targets,
+    source: &mut dyn Source,
+    model: Option<&(model::Model, Vec<String>)>,
+) -> Result<()> {
     let part = &args.part;
     let selection = Selection {
         layers: numbers(&part.layer),
@@ -129,9 +187,18 @@ fn show(args: &TraceArgs, targets: &Targets, source: &mut dyn Source) -> Result<
     }
     if !args.find.heads_by.is_empty() {
         let mut heads = HeadsBy::new(args.find.heads_by.clone(), args.find.control.clone());
-        heads.add(&mut chosen).map_err(Error::trace("--heads-by"))?;
+        match model {
+            Some((model, texts)) => texts::add(&mut heads, (model, texts), args, &selection)?,
+            None => heads.add(&mut chosen).map_err(Error::trace("--heads-by"))?,
+        }
         view.rankings = heads.rankings().map_err(Error::trace("--heads-by"))?;
         view.texts = heads.texts;
+    } else if args.find.texts_file.is_some() {
+        return Err(Error::Alone {
+            argument: "--texts",
+            needed: "--heads-by",
+            remedy: "averages are taken over all texts: say of what, for example --heads-by previous",
+        });
     } else if args.find.control.is_some() {
         return Err(Error::Alone {
             argument: "--control",

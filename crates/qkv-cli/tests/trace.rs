@@ -193,6 +193,10 @@ fn what_does_not_fit_is_refused() {
             "--control: has no meaning without --heads-by",
         ),
         (
+            "trace t.safetensors --heads-by own --texts t.json",
+            "--texts: has no meaning without a model",
+        ),
+        (
             "trace t.safetensors --svg x.svg",
             "--layer and --head: missing",
         ),

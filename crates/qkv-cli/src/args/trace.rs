@@ -125,6 +125,11 @@ pub struct FindArgs {
     /// single weight proves little.
     #[arg(long, value_name = "LIST", value_parser = By::parse, value_delimiter = ',')]
     pub heads_by: Vec<By>,
+    /// A file of texts, one a line, over all of which --heads-by takes its averages
+    ///
+    /// The model reads one after the other. Pictures are of TEXT, or of the first line.
+    #[arg(long = "texts", value_name = "FILE")]
+    pub texts_file: Option<PathBuf>,
     /// The word that is the control of 'it>animal'; the one with most weight if left out
     #[arg(long, value_name = "WORD")]
     pub control: Option<String>,

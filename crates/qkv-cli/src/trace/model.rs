@@ -4,27 +4,33 @@ use crate::args::TraceArgs;
 use crate::error::{Error, Result};
 use qkv_trace::Source;
 
-/// Runs a model over the text.
+/// A model that is loaded.
 #[cfg(feature = "models")]
-pub fn open(name: &str, args: &TraceArgs) -> Result<Box<dyn Source>> {
+pub struct Model(std::sync::Arc<qkv_models::Opened>);
+
+#[cfg(feature = "models")]
+fn wrong(error: qkv_models::Error) -> Error {
+    Error::trace("MODEL")(qkv_trace::Error::Source(Box::new(error)))
+}
+
+/// Loads a model.
+#[cfg(feature = "models")]
+pub fn load(name: &str) -> Result<Model> {
+    let path = qkv_models::find(name).map_err(wrong)?;
+    let opened = qkv_models::open(&path).map_err(wrong)?;
+    Ok(Model(std::sync::Arc::new(opened)))
+}
+
+/// Runs a model over texts, as one batch.
+#[cfg(feature = "models")]
+pub fn read(Model(opened): &Model, args: &TraceArgs, texts: &[String]) -> Result<Box<dyn Source>> {
     use crate::args::Side;
     use qkv_models::{Batch, Padding, Recording};
-    use std::sync::Arc;
 
-    let wrong =
-        |error: qkv_models::Error| Error::trace("MODEL")(qkv_trace::Error::Source(Box::new(error)));
-    if args.texts.is_empty() {
-        return Err(Error::Missing {
-            argument: "TEXT".into(),
-            remedy: "give the text that the model reads, in quotes".into(),
-        });
-    }
-    let path = qkv_models::find(name).map_err(wrong)?;
-    let opened = Arc::new(qkv_models::open(&path).map_err(wrong)?);
-    let mut texts = Vec::new();
-    for text in &args.texts {
-        texts.push(opened.tokens.encode(text).map_err(wrong)?);
-    }
+    let texts = texts.iter().map(|text| opened.tokens.encode(text));
+    let texts = texts
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .map_err(wrong)?;
     let padding = match args.reading.pad {
         Some(Side::Left) => Padding::Left,
         Some(Side::Right) => Padding::Right,
@@ -41,15 +47,25 @@ pub fn open(name: &str, args: &TraceArgs) -> Result<Box<dyn Source>> {
                 remedy: "fill up on the left",
             });
         }
-        Some(tokens) => Recording::generate(&opened, &batch, tokens, options),
-        None => Recording::new(&opened, &batch, options),
+        Some(tokens) => Recording::generate(opened, &batch, tokens, options),
+        None => Recording::new(opened, &batch, options),
     };
     Ok(Box::new(recording.map_err(wrong)?))
 }
 
+/// There is no model.
+#[cfg(not(feature = "models"))]
+pub enum Model {}
+
+/// Nothing is read without a model.
+#[cfg(not(feature = "models"))]
+pub fn read(model: &Model, _: &TraceArgs, _: &[String]) -> Result<Box<dyn Source>> {
+    match *model {}
+}
+
 /// Says how to have models.
 #[cfg(not(feature = "models"))]
-pub fn open(name: &str, _: &TraceArgs) -> Result<Box<dyn Source>> {
+pub fn load(name: &str) -> Result<Model> {
     let shown = qkv_io::shown(name);
     Err(Error::Value {
         argument: "MODEL",
