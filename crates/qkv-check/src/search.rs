@@ -265,7 +265,11 @@ fn describe(case: &Case<'_>, compared: &Compared, report: &mut Report) {
     let coarser = |levels: &[Level]| {
         let pairs = levels.iter().zip(case.claims);
         let coarser = pairs.filter(|(level, claim)| level.dtype != claim.dtype);
-        let dtypes = coarser.map(|(level, _)| level.dtype);
+        // Numbers that are held in a format say more than how far they are off.
+        let dtypes = coarser.flat_map(|(level, claim)| {
+            let held = stored_in(claim.values.data()).filter(|_| claim.half_unit == 0.0);
+            held.into_iter().chain([level.dtype])
+        });
         dtypes.max_by(|a, b| roundoff(*a).total_cmp(&roundoff(*b)))
     };
     report.verdict = match levels {

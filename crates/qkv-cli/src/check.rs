@@ -174,6 +174,7 @@ fn rendered(findings: &Findings, kind: Kind, settings: &Settings) -> String {
     match kind {
         Kind::Markdown => findings.markdown(settings),
         Kind::Html => findings.html(settings),
+        Kind::Latex => findings.latex(settings),
         _ => findings.text(settings),
     }
 }
@@ -384,15 +385,15 @@ fn projected(
     )
 }
 
-/// Where the report goes; LaTeX and numbers are not possible.
+/// Where the report goes; numbers are not possible.
 fn target(args: &CheckArgs) -> Result<Target> {
     let target = Target::new(&common(args))?;
     match target.kind() {
-        Kind::Text | Kind::Json | Kind::Markdown | Kind::Html => Ok(target),
+        Kind::Text | Kind::Json | Kind::Markdown | Kind::Html | Kind::Latex => Ok(target),
         other => Err(Error::Value {
             argument: "--format",
             value: other.name().into(),
-            remedy: "a check is told as text, markdown, html or json".into(),
+            remedy: "a check is told as text, markdown, latex, html or json".into(),
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! What a check found, described once, and its renderers: text, Markdown, HTML.
+//! What a check found, described once, and its renderers: text, Markdown, HTML; LaTeX is in `latex/findings.rs`.
 
 use crate::text::columns;
 use crate::{Lang, Settings};
@@ -182,14 +182,14 @@ impl Findings {
 }
 
 /// Headings.
-struct Titles {
+pub(crate) struct Titles {
     language: &'static str,
-    causes: &'static str,
-    lint: &'static str,
+    pub causes: &'static str,
+    pub lint: &'static str,
 }
 
 impl Titles {
-    fn of(lang: Lang) -> Titles {
+    pub fn of(lang: Lang) -> Titles {
         match lang {
             Lang::En => Titles {
                 language: "en",

@@ -4,6 +4,7 @@
 //! no sum is too long. Everything comes from packages that every installation has.
 
 mod figure;
+mod findings;
 mod prose;
 
 use crate::describe;

@@ -122,7 +122,7 @@ impl ClaimArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Report")]
 pub struct ReportArgs {
-    /// Format of the report: text, markdown, html or json
+    /// Format of the report: text, markdown, latex, html or json
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true)]
     pub format: Option<Format>,
     /// Short for --format json
@@ -140,7 +140,7 @@ pub struct ReportArgs {
     /// Colours: auto, always or never; auto means in a terminal and heeds NO_COLOR and CLICOLOR
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, hide_default_value = true, hide_possible_values = true)]
     pub color: Color,
-    /// Writes to a file, whose ending decides the format: .txt, .md, .html or .json
+    /// Writes to a file, whose ending decides the format: .txt, .md, .tex, .html or .json
     #[arg(short = 'o', value_name = "FILE")]
     pub file: Option<PathBuf>,
 }

@@ -61,7 +61,23 @@ fn what_could_be_markup_is_shown_as_it_is() {
 }
 
 #[test]
-fn colour_is_for_terminals_and_latex_is_refused() {
+fn latex_is_a_whole_document() {
+    let tex = qkv(&format!("{WEAK} --format latex")).out;
+    for part in [
+        "\\begin{document}",
+        "Different.",
+        "\\texttt{mask-{}multiplied}",
+        "\\texttt{weight-{}on-{}dropped}",
+    ] {
+        assert!(tex.contains(part), "{part}: {tex}");
+    }
+    assert!(tex.trim_end().ends_with("\\end{document}"), "{tex}");
+    let zh = qkv(&format!("{WEAK} --format latex --lang zh")).out;
+    assert!(zh.contains("{ctexart}") && zh.contains("不同。"), "{zh}");
+}
+
+#[test]
+fn colour_is_for_terminals_and_safetensors_are_refused() {
     assert!(!qkv(WEAK).out.contains('\u{1b}'));
     assert!(
         qkv(&format!("{WEAK} --color always"))
@@ -73,12 +89,9 @@ fn colour_is_for_terminals_and_latex_is_refused() {
     refusals(
         "check",
         &std::env::temp_dir(),
-        &[
-            (
-                WEAK.replace("check ", "") + " --format latex",
-                &["--format", "latex", "html"],
-            ),
-            (WEAK.replace("check ", "") + " -o x.tex", &["latex", "html"]),
-        ],
+        &[(
+            WEAK.replace("check ", "") + " -o x.safetensors",
+            &["safetensors", "latex", "html"],
+        )],
     );
 }
