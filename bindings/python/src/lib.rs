@@ -18,6 +18,7 @@ mod problem;
 mod results;
 mod rotary;
 mod steps;
+mod trace;
 mod work;
 
 use pyo3::prelude::*;
@@ -33,10 +34,13 @@ fn _qkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(steps::steps, module)?)?;
     module.add_function(wrap_pyfunction!(steps::explain, module)?)?;
     module.add_function(wrap_pyfunction!(check::check, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::trace, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::trace_weights, module)?)?;
     module.add_class::<check::Report>()?;
     module.add_class::<backward::Gradients>()?;
     module.add_class::<cache::Cache>()?;
     module.add_class::<layer::MultiHeadAttention>()?;
     module.add_class::<steps::Explanation>()?;
+    module.add_class::<trace::Trace>()?;
     Ok(())
 }

@@ -201,6 +201,15 @@ fn wanted(rows: &Bound<'_, PyAny>, queries: usize) -> PyResult<Vec<usize>> {
     }
 }
 
+/// A page in a frame of its own, so that its styles and a notebook's leave each other alone.
+pub fn frame(page: &str) -> String {
+    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+    format!(
+        "<iframe srcdoc=\"{page}\" style=\"width:100%;height:40em;border:0\" \
+         sandbox=\"allow-scripts\"></iframe>"
+    )
+}
+
 /// How a renderer is called.
 type Render = fn(&Subject<'_>, &Settings) -> String;
 
@@ -297,12 +306,8 @@ impl Explanation {
         )
     }
 
-    /// The page in a frame of its own, so that its styles and the notebook's leave each other alone.
+    /// The page in a frame of its own.
     fn _repr_html_(&self) -> PyResult<String> {
-        let page = self.html()?.replace('&', "&amp;").replace('"', "&quot;");
-        Ok(format!(
-            "<iframe srcdoc=\"{page}\" style=\"width:100%;height:40em;border:0\" \
-             sandbox=\"allow-scripts\"></iframe>"
-        ))
+        Ok(frame(&self.html()?))
     }
 }

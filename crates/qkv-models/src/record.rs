@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::model::{Batch, Model, Pass, Taken};
 use crate::op::{AttentionOp, with_views};
 use crate::open::Opened;
+use crate::tokens::Tokens;
 use candle_core::{IndexOp, Tensor};
 use qkv::{Cache, Inputs, Options, Part};
 use qkv_trace::{Facts, Kind, Place, Queries, Source, Token};
@@ -153,6 +154,11 @@ impl Recording {
             self.reach(layer)?;
         }
         Ok(self.slots.get(layer).map_or(&[], |slot| &slot.norms))
+    }
+
+    /// The model's vocabulary.
+    pub fn tokens(&self) -> &Tokens {
+        &self.opened.tokens
     }
 
     /// How far the weights that were handed out so far are from what the fast path computed.

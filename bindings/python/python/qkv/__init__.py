@@ -5,7 +5,7 @@
 ``attention`` computes fast, ``attention_backward`` its gradients, ``merge`` puts partial results
 together, ``Cache`` grows a token at a time, ``rotary`` turns queries and keys; ``steps`` gives every
 intermediate, ``explain`` the worked calculation, ``check`` says whether somebody else's numbers are
-right, and ``MultiHeadAttention`` puts the layer around; ``address`` tells whether an array is read where
+right, ``trace`` what the heads of a real model did, and ``MultiHeadAttention`` puts the layer around; ``address`` tells whether an array is read where
 it lies. ``qkv.torch``, ``qkv.onnx`` and
 ``qkv.transformers`` are imported by name, and need those packages.
 """
@@ -16,6 +16,7 @@ from ._qkv import (
     Gradients,
     MultiHeadAttention,
     Report,
+    Trace,
     __version__,
     address,
     attention,
@@ -25,6 +26,8 @@ from ._qkv import (
     merge,
     rotary,
     steps,
+    trace,
+    trace_weights,
 )
 
 __all__ = [
@@ -33,6 +36,7 @@ __all__ = [
     "Gradients",
     "MultiHeadAttention",
     "Report",
+    "Trace",
     "__version__",
     "address",
     "attention",
@@ -42,4 +46,6 @@ __all__ = [
     "merge",
     "rotary",
     "steps",
+    "trace",
+    "trace_weights",
 ]

@@ -1,7 +1,8 @@
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, final, overload
 
-from numpy import float64
+from numpy import float32, float64
 from numpy.typing import NDArray
 from typing_extensions import Unpack
 
@@ -11,6 +12,7 @@ __all__ = [
     "Gradients",
     "MultiHeadAttention",
     "Report",
+    "Trace",
     "__version__",
     "address",
     "attention",
@@ -20,6 +22,8 @@ __all__ = [
     "merge",
     "rotary",
     "steps",
+    "trace",
+    "trace_weights",
 ]
 
 __version__: str
@@ -275,3 +279,52 @@ class MultiHeadAttention:
         contrast: bool = False,
         **options: Unpack[_Options],
     ) -> Explanation: ...
+
+@final
+class Trace:
+    @property
+    def model(self) -> str: ...
+    @property
+    def layers(self) -> list[int]: ...
+    @property
+    def heads(self) -> list[int]: ...
+    @property
+    def tokens(self) -> list[list[str]]: ...
+    @property
+    def conventions(self) -> dict[str, str]: ...
+    def get(
+        self,
+        kind: Literal["q", "k", "v", "rot_q", "rot_k", "scores", "weights", "z"],
+        layer: int,
+        head: int,
+        *,
+        entry: int = 0,
+    ) -> NDArray[float32]: ...
+    def weights(self, layer: int, head: int, *, entry: int = 0) -> NDArray[float32]: ...
+    def heads_by(
+        self, by: str, *, control: str | None = None, most: int = 10
+    ) -> list[dict[str, Any]]: ...
+    def next_tokens(self, *, entry: int = 0, most: int = 5) -> list[tuple[str, float]]: ...
+    def html(self, *, entry: int = 0) -> str: ...
+    def svg(self, layer: int, head: int, *, entry: int = 0) -> str: ...
+    def text(
+        self, *, layer: int | None = None, head: int | None = None, entry: int = 0
+    ) -> str: ...
+    def save(self, path: str | PathLike[str], *, keep: str | None = None) -> None: ...
+    def _repr_html_(self) -> str: ...
+
+def trace(
+    model: str | PathLike[str],
+    text: str | Sequence[str] | None = None,
+    *,
+    generate: int | None = None,
+    pad: Literal["left", "right"] | None = None,
+    lang: Literal["en", "zh"] = "en",
+) -> Trace: ...
+def trace_weights(
+    weights: _Array | Sequence[_Array],
+    tokens: Sequence[str] | None = None,
+    *,
+    kv_heads: int | None = None,
+    lang: Literal["en", "zh"] = "en",
+) -> Trace: ...

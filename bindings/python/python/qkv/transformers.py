@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -164,6 +164,19 @@ class Trace:
             layer = len(self._calls)
         if self._layers is None or layer in self._layers:
             self._calls.setdefault(layer, []).append(call._kept())
+
+    def map(self, tokens: Sequence[str] | None = None, **keywords: Any) -> _qkv.Trace:
+        """The weights of each layer's first call as qkv.trace_weights shows them: a map of all heads,
+        and heads by what they look at. tokens are one text's, such as those of
+        tokenizer.convert_ids_to_tokens.
+        """
+        layers = [self[layer][0].weights.float() for layer in self]
+        if tokens is not None:
+            layers = [layer[:1] for layer in layers]
+        return _qkv.trace_weights(layers, tokens, **keywords)
+
+    def _repr_html_(self) -> str:
+        return self.map()._repr_html_()
 
     def __getitem__(self, layer: int) -> list[Call]:
         return self._calls[layer]
