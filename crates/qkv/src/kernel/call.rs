@@ -365,6 +365,15 @@ impl<'a, T: Element + Default> Parts<'a, T> {
         self.new.shape()[3]
     }
 
+    /// One number.
+    pub(super) fn get(&self, [b, g, j, c]: [usize; 4]) -> T {
+        let cached = self.past.map_or(0, |past| past.shape()[2]);
+        match self.past {
+            Some(past) if j < cached => past.get([b, g, j, c]),
+            _ => self.new.get([b, g, j - cached, c]),
+        }
+    }
+
     /// Whether all rows have neighbouring columns.
     pub(super) fn in_place(&self) -> bool {
         [Some(self.new), self.past]

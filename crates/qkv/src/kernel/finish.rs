@@ -135,6 +135,17 @@ struct Finished<T> {
     sum: f64,
 }
 
+impl<T: Real> Finished<T> {
+    /// A row without a weight: 0, or NaN.
+    fn of_nothing(sum: f64) -> Self {
+        Finished {
+            inverse: T::from_f64(sum),
+            max: 0.0,
+            sum,
+        }
+    }
+}
+
 #[inline]
 fn finish_row<T: Float>(
     call: &Call<'_, T>,
@@ -146,6 +157,9 @@ fn finish_row<T: Float>(
     let sum = sum.to_f64();
     if max == T::Real::NEG_INFINITY && sum == 0.0 {
         return finish_empty(call, head, row);
+    }
+    if max == -T::Real::MAX && call.bends() && has_infinite_scores_only(call, head, row) {
+        return Finished::of_nothing(f64::NAN);
     }
     let max = max.to_f64() * call.natural;
     let with_sink = match call.sink(row.head) {
@@ -166,10 +180,27 @@ fn finish_empty<T: Float>(call: &Call<'_, T>, head: Head<'_>, row: &Row) -> Fini
     let keeps_one = (first + row.sight.from..first + row.sight.to)
         .any(|j| call.keeps([head.batch, row.head, row.query, j]));
     // A kept row whose scores are all −∞ is 0/0.
-    let sum = if keeps_one { f64::NAN } else { 0.0 };
-    Finished {
-        inverse: T::Real::from_f64(sum),
-        max: 0.0,
-        sum,
-    }
+    Finished::of_nothing(if keeps_one { f64::NAN } else { 0.0 })
+}
+
+/// Whether q·k, scaled, is −∞ for all kept keys because q or k is infinite: the arithmetic that
+/// follows has made the lowest number of it, as of sums beyond the range, which do count.
+#[cold]
+fn has_infinite_scores_only<T: Float>(call: &Call<'_, T>, head: Head<'_>, row: &Row) -> bool {
+    let (b, h, i) = (head.batch, row.head, row.query);
+    let q = call.inputs.q();
+    let scale = call.attention.scale.factor(call.inputs.head_dim());
+    let score = |j: usize| {
+        let columns = 0..call.inputs.head_dim();
+        let products = columns.map(|c| {
+            let (q, k) = (q.get([b, h, i, c]), call.k().get([b, head.kv_head, j, c]));
+            q.to_f64() * k.to_f64()
+        });
+        products.sum::<f64>() * scale
+    };
+    let first = head.stretch.keys.start;
+    call.attention.softcap.is_none() // which makes any score finite
+        && (first + row.sight.from..first + row.sight.to)
+            .filter(|&j| call.keeps([b, h, i, j]))
+            .all(|j| score(j) == f64::NEG_INFINITY)
 }

@@ -4,8 +4,8 @@ use super::support::{Array, Gap, Layout, isas, options, same_bits};
 use super::{assert_near, column, everywhere, zeros};
 use ::half::{bf16, f16};
 use qkv::{
-    Attention, Bias, DType, Error, Float, Inputs, KeyLengths, Mask, Output, Scale, Sinks, View,
-    ViewMut, forward_into, forward_with,
+    Alibi, Attention, Bias, DType, Error, Float, Inputs, KeyLengths, Mask, Output, Scale, Sinks,
+    View, ViewMut, definition, forward_into, forward_with,
 };
 
 /// What `T` gives on all instruction sets and one or two threads.
@@ -345,5 +345,58 @@ fn finite_sums_beyond_the_range_keep_their_keys() {
     for found in everywhere(&attention, &column([1.0]), &k, &column([1.0, 5.0, 9.0])) {
         assert_near(found.output.data(), &[5.0]);
         assert!(found.empty_rows.is_empty() && found.lse.data()[0] < -3e38);
+    }
+}
+
+/// Where the input makes all scores of a kept row −∞, the row is 0/0, whatever is added to them. A
+/// softcap makes them finite, and so does one key that is.
+#[test]
+fn rows_of_infinite_scores_are_nan() {
+    let (bias, keep) = ([1.0_f32, f32::NEG_INFINITY, -2.0], [true, true, false]);
+    let bias = Some(Bias(View::new(&bias, &[1, 3]).unwrap().into()));
+    let alibi = Some(Alibi { slopes: vec![0.5] });
+    let masks = vec![Mask::keep(View::new(&keep, &[1, 3]).unwrap())];
+    let plain = Attention::default();
+    let all = [
+        Attention {
+            bias,
+            ..plain.clone()
+        },
+        Attention {
+            alibi: alibi.clone(),
+            ..plain.clone()
+        },
+        Attention {
+            bias,
+            alibi,
+            masks,
+            scale: Scale::Factor(0.25),
+            ..plain.clone()
+        },
+        plain,
+    ];
+    let (infinite, v) = (f64::NEG_INFINITY, column([1.0, 5.0, 4.0]));
+    for attention in &all {
+        for k in [
+            [infinite; 3],
+            [infinite, infinite, 2.0],
+            [infinite, 0.0, 2.0],
+        ] {
+            let (q, k) = (column([2.0, 1.0]), column(k));
+            let inputs = Inputs::new(q.view(), k.view(), v.view()).unwrap();
+            let expected = definition::forward(attention, &inputs).unwrap();
+            for found in everywhere(attention, &q, &k, &v) {
+                assert_near(found.output.data(), expected.output.data());
+                assert_near(found.lse.data(), expected.lse.data());
+                assert_eq!(found.empty_rows, expected.empty_rows);
+            }
+        }
+        let capped = Attention {
+            softcap: Some(3.0),
+            ..attention.clone()
+        };
+        for found in everywhere(&capped, &column([2.0]), &column([infinite; 3]), &v) {
+            assert!(found.output.data()[0].is_finite());
+        }
     }
 }
