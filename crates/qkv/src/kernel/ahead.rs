@@ -1,7 +1,7 @@
 //! Memory that is needed next, asked for while there is work.
 
-use super::block::Head;
 use super::call::{Call, neighbours};
+use super::packed::Head;
 use super::real::Float;
 use super::simd::{Rows, prefetch_for_later};
 use std::ops::Range;

@@ -5,14 +5,15 @@
 //! fresh state, and states are merged in order.
 
 use super::ahead::Ahead;
-use super::call::{Call, neighbours, with_neighbours};
+use super::call::Call;
 use super::exponentials::edit;
+use super::packed::{Head, Packed, pack, widened};
+use super::queries::{Row, in_place};
 use super::real::{Float, Real, Stored};
 use super::simd::{
     Aligned, BLOCK, Dots, Edit, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
 };
 use super::state::State;
-use super::visible::{Sight, Stretch};
 use std::ops::Range;
 
 /// Queries of a block at most.
@@ -43,19 +44,11 @@ pub(super) fn steps(rows: usize, keys: usize) -> usize {
 /// Keys of a chunk: what decoding shares out over threads. A multiple of [`BLOCK`].
 pub(super) const CHUNK: usize = 2048;
 
-/// A query of a block.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
-    pub(super) head: usize,
-    pub(super) query: usize,
-    pub(super) sight: Sight,
-}
-
 /// Memory that a thread works in.
 pub struct Scratch<T: Stored> {
     pub(super) rows: Vec<Row>,
     /// What any of the rows sees.
-    seen: Range<usize>,
+    pub(super) seen: Range<usize>,
     /// Whether all rows see the same.
     pub(super) alike: bool,
     pub(super) factors: Vec<T::Real>,
@@ -121,205 +114,7 @@ impl<T: Stored> Scratch<T> {
     }
 }
 
-/// The keys of one key and value head.
-#[derive(Clone, Copy)]
-pub(super) struct Head<'s> {
-    pub(super) batch: usize,
-    pub(super) kv_head: usize,
-    pub(super) stretch: &'s Stretch,
-}
-
-/// Keys packed before the block of queries came.
-#[derive(Clone, Copy)]
-pub(super) struct Packed<'k, T> {
-    /// Tiles from the first key of the stretch on.
-    pub(super) tiles: &'k [T],
-    /// Rows of values from the first key of the stretch on, if they need conversion.
-    pub(super) values: &'k [T],
-    /// Whether the values of each block are finite; empty where that does not matter.
-    pub(super) finite: &'k [bool],
-}
-
-/// Packs the keys `from..to` of a head's stretch; `from` is a multiple of [`BLOCK`].
-pub(super) fn pack<T: Float>(
-    call: &Call<'_, T>,
-    head: Head<'_>,
-    keys: Range<usize>,
-    spare: &mut Vec<T>,
-    out: &mut [T::Real],
-) {
-    let first = head.stretch.keys.start;
-    let range = first + keys.start..first + keys.end;
-    call.k()
-        .one_run(head.batch, head.kv_head, range, spare, |rows| {
-            (call.storage.pack)(rows, out);
-        });
-}
-
-/// Numbers that the values of so many keys take besides, if they need conversion.
-pub(super) fn widened_len<T: Float>(call: &Call<'_, T>, keys: usize) -> usize {
-    if T::IS_REAL {
-        0
-    } else {
-        keys.div_ceil(call.storage.depth) * call.v().width()
-    }
-}
-
-/// Converts the values of some keys of a head's stretch, if they need it.
-pub(super) fn widen_values<T: Float>(
-    call: &Call<'_, T>,
-    head: Head<'_>,
-    keys: Range<usize>,
-    spare: &mut Vec<T>,
-    out: &mut [T::Real],
-) {
-    if T::IS_REAL {
-        return;
-    }
-    let first = head.stretch.keys.start;
-    let range = first + keys.start..first + keys.end;
-    let (b, g) = (head.batch, head.kv_head);
-    let (width, depth) = (call.v().width(), call.storage.depth);
-    if depth == 1 {
-        call.v().rows(b, g, range, spare, |rows, skipped| {
-            (call.storage.values)(rows, &mut out[skipped * width..]);
-        });
-    } else if keys.start.is_multiple_of(depth) {
-        call.v().one_run(b, g, range, spare, |rows| {
-            (call.storage.values)(rows, out);
-        });
-    } else {
-        // Zeros in the place of what comes before.
-        spare.clear();
-        spare.resize(keys.start % depth * width, T::default());
-        call.v().copy(b, g, range, spare);
-        let rows = spare.len() / width.max(1);
-        (call.storage.values)(Rows::new(spare, 0, width as isize, rows, width), out);
-    }
-}
-
-/// Whether the values of some keys of a head's stretch are all finite.
-pub(super) fn values_finite<T: Float>(
-    call: &Call<'_, T>,
-    head: Head<'_>,
-    keys: Range<usize>,
-    spare: &mut Vec<T>,
-) -> bool {
-    let first = head.stretch.keys.start;
-    let range = first + keys.start..first + keys.end;
-    let mut finite = true;
-    call.v()
-        .rows(head.batch, head.kv_head, range, spare, |rows, _| {
-            finite &= (call.storage.all_finite)(rows);
-        });
-    finite
-}
-
-/// The values that [`Scratch::widen`] has converted, or somebody before: rows of values, or of as
-/// many neighbouring ones as lie in one place.
-pub(super) fn widened<'r, T: Float>(
-    call: &Call<'_, T>,
-    packed: Option<Packed<'r, T::Real>>,
-    v: &'r mut Aligned<T::Real>,
-    keys: Range<usize>,
-) -> Rows<'r, T::Real> {
-    let (width, depth) = (call.v().width(), call.storage.depth);
-    let first = keys.start / depth;
-    let count = keys.end.div_ceil(depth) - first;
-    let (data, start) = match packed {
-        Some(packed) => (packed.values, first * width),
-        None => (&*v.get(count * width), 0),
-    };
-    Rows::new(data, start, width as isize, count, width)
-}
-
-impl<'k, T> Packed<'k, T> {
-    /// Itself, if no value of keys outside lies in one place with one of `keys`: their weights are
-    /// 0, but they may be NaN.
-    fn apart<E: Float<Real = T>>(
-        self,
-        call: &Call<'_, E>,
-        head: Head<'_>,
-        keys: Range<usize>,
-    ) -> Option<Self> {
-        let depth = call.storage.depth;
-        let end = keys.end.is_multiple_of(depth) || keys.end == head.stretch.keys.len();
-        (keys.start.is_multiple_of(depth) && end).then_some(self)
-    }
-}
-
 impl<T: Float> Scratch<T> {
-    /// Converts the values of some keys of a head's stretch, if they need it and have not been
-    /// converted before; returns where that is to be looked for.
-    fn widen<'k>(
-        &mut self,
-        call: &Call<'_, T>,
-        head: Head<'_>,
-        packed: Option<Packed<'k, T::Real>>,
-        keys: Range<usize>,
-    ) -> Option<Packed<'k, T::Real>> {
-        let packed = packed.and_then(|packed| packed.apart(call, head, keys.clone()));
-        if packed.is_none() {
-            let from = keys.start / call.storage.depth * call.storage.depth;
-            let v = self.v.get(widened_len(call, keys.end - from));
-            widen_values(call, head, keys, &mut self.spare, v);
-        }
-        packed
-    }
-
-    /// Takes a block of queries of one key and value head: all pairs of head and query.
-    pub(super) fn take_rows(
-        &mut self,
-        call: &Call<'_, T>,
-        head: Head<'_>,
-        heads: Range<usize>,
-        queries: Range<usize>,
-    ) {
-        self.rows.clear();
-        let viewer = call.visible.viewer(head.batch, head.stretch);
-        self.alike = !call.visible.moves();
-        if self.alike {
-            let first = viewer.sight(queries.start);
-            self.seen = first.from..first.to;
-            for head in heads {
-                self.rows.extend(
-                    queries
-                        .clone()
-                        .zip(first.position..)
-                        .map(|(query, position)| Row {
-                            head,
-                            query,
-                            sight: Sight { position, ..first },
-                        }),
-                );
-            }
-        } else {
-            let seen = queries.clone().map(|query| viewer.sight(query));
-            let seen = seen.filter(|sight| sight.from < sight.to);
-            self.seen = seen
-                .map(|sight| sight.from..sight.to)
-                .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
-                .unwrap_or_default();
-            for head in heads {
-                self.rows.extend(queries.clone().map(|query| Row {
-                    head,
-                    query,
-                    sight: viewer.sight(query),
-                }));
-            }
-        }
-        self.beside.clear();
-        if call.direct().is_some() {
-            let rows = self.rows.iter();
-            self.beside
-                .extend(rows.map(|row| call.direct_row([head.batch, row.head, row.query])));
-        }
-        if in_place(call, head, &self.rows).is_none() {
-            let q = self.q.get(self.rows.len() * call.slots());
-            gather(call, head, &self.rows, &mut self.spare, q);
-        }
-    }
-
     /// First key and end of what the block's queries see.
     pub(super) fn seen(&self) -> Range<usize> {
         self.seen.clone()
@@ -567,45 +362,5 @@ impl<T: Float> Scratch<T> {
         };
         let edit = edit(call, head, block, &self.beside, rows);
         (call.kernels.scores)(&Scores { q, spans, k, edit }, x);
-    }
-}
-
-/// The queries where they are, if they are of one head, regular and need no change.
-pub(super) fn in_place<'a, T: Float>(
-    call: &Call<'a, T>,
-    head: Head<'_>,
-    rows: &[Row],
-) -> Option<Rows<'a, T::Real>> {
-    let (first, last) = (rows.first()?, rows.last()?);
-    if call.sign != T::Real::ONE || first.head != last.head {
-        return None;
-    }
-    let queries = first.query..last.query + 1;
-    let rows = neighbours(&call.inputs.q(), head.batch, first.head, queries)?;
-    if T::IS_REAL {
-        T::as_real(rows)
-    } else {
-        (call.storage.in_place)(rows)
-    }
-}
-
-/// The queries times the sign, one after the other.
-fn gather<T: Float>(
-    call: &Call<'_, T>,
-    head: Head<'_>,
-    rows: &[Row],
-    spare: &mut Vec<T>,
-    mut to: &mut [T::Real],
-) {
-    let q = call.inputs.q();
-    let width = call.slots();
-    for rows in rows.chunk_by(|a, b| a.head == b.head) {
-        let (h, first) = (rows[0].head, rows[0].query);
-        let (out, rest) = to.split_at_mut(rows.len() * width);
-        to = rest;
-        let queries = first..first + rows.len();
-        with_neighbours(&q, head.batch, h, queries, spare, |rows| {
-            (call.storage.queries)(rows, call.sign, out);
-        });
     }
 }

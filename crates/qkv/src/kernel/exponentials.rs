@@ -1,7 +1,8 @@
 //! Second stage of a block: what comes between scores and softmax, and the softmax.
 
-use super::block::{Head, Scratch};
+use super::block::Scratch;
 use super::call::{Call, Direct};
+use super::packed::Head;
 use super::real::{Float, Real};
 use super::simd::{BLOCK, Bend, Beside, Edit, STRIDE, Softmax};
 use std::ops::Range;

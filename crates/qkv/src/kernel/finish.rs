@@ -1,7 +1,9 @@
 //! From running sums to what the caller gets.
 
-use super::block::{Head, Row, Scratch};
+use super::block::Scratch;
 use super::call::Call;
+use super::packed::Head;
+use super::queries::Row;
 use super::real::{Float, Real};
 use super::simd::{BLOCK, Claim, Edit, STRIDE, Softmax, TILE, sums_stride};
 use crate::view::Element;

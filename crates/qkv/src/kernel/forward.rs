@@ -6,13 +6,11 @@
 //! of keys are shared out too, and their states merged in order.
 
 use super::ahead::Ahead;
-use super::block::{
-    BLOCK_QUERIES, CHUNK, Head, Packed, Scratch, TILES, pack, steps, values_finite, widen_values,
-    widened_len,
-};
+use super::block::{BLOCK_QUERIES, CHUNK, Scratch, TILES, steps};
 use super::call::Call;
 use super::few;
 use super::options::Options;
+use super::packed::{Head, Packed, pack, values_finite, widen_values, widened_len};
 use super::real::{Float, Real};
 use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, packed_len};
 use super::state::State;

@@ -41,6 +41,8 @@ mod finish;
 mod forward;
 mod merge;
 mod options;
+mod packed;
+mod queries;
 mod real;
 mod simd;
 mod state;

@@ -1,7 +1,8 @@
 //! Third stage of a block: the weighted sums of values.
 
-use super::block::{Head, Packed, Scratch, values_finite, widened};
+use super::block::Scratch;
 use super::call::Call;
+use super::packed::{Head, Packed, values_finite, widened};
 use super::real::{Float, Real};
 use super::simd::{BLOCK, Rows, STRIDE, Softmax, Span, Start, Values, sums_stride};
 use std::ops::Range;

@@ -1,9 +1,10 @@
 //! Scores and weights on demand: a part of what the forward pass never keeps.
 
 use super::ahead::Ahead;
-use super::block::{BLOCK_QUERIES, Head, Scratch};
+use super::block::{BLOCK_QUERIES, Scratch};
 use super::call::Call;
 use super::options::Options;
+use super::packed::Head;
 use super::real::Float;
 use crate::attention::{Attention, Inputs};
 use crate::error::{Error, Result};

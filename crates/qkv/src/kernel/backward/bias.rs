@@ -3,9 +3,10 @@
 //! The scores are computed once more, so that each number of the bias is summed by one thread: over
 //! batch entries, heads and queries, ascending.
 
-use super::super::block::{Head, Scratch};
+use super::super::block::Scratch;
 use super::super::forward::{blocks, lock, share};
 use super::super::options::Options;
+use super::super::packed::Head;
 use super::super::real::Real;
 use super::super::simd::{BLOCK, Piece, RowFactors, STRIDE, sums_stride};
 use super::block::{Problem, Workspace, query_blocks};

@@ -1,7 +1,9 @@
 //! One block of queries of a head against one block of keys.
 
-use super::super::block::{Head, Row, Scratch, in_place, pack};
+use super::super::block::Scratch;
 use super::super::call::{Call, neighbours};
+use super::super::packed::{Head, pack};
+use super::super::queries::{Row, in_place};
 use super::super::real::Real;
 use super::super::simd::{
     Across, Aligned, BLOCK, Edit, Piece, RowFactors, Rows, STRIDE, ScoreGradient, Scores, Span,

@@ -1,8 +1,9 @@
 //! What the backward pass needs to know of each row before it begins.
 
 use super::super::ahead::Ahead;
-use super::super::block::{Head, Scratch};
+use super::super::block::Scratch;
 use super::super::call::{Call, neighbours};
+use super::super::packed::Head;
 use super::super::real::Real;
 use super::super::simd::{RowFactors, Rows};
 use super::Saved;

@@ -5,9 +5,10 @@
 //! of queries meets its blocks of keys one after the other, in ascending order: each waits for its
 //! turn.
 
-use super::super::block::{Head, Scratch};
+use super::super::block::Scratch;
 use super::super::forward::{blocks, lock, share};
 use super::super::options::Options;
+use super::super::packed::Head;
 use super::super::real::Real;
 use super::super::simd::{Aligned, BLOCK, Give, Piece, RowFactors, sums_stride};
 use super::super::visible::{Sight, Stretch};
