@@ -322,8 +322,8 @@ fn a_small_call_allocates_its_result_only() {
 }
 
 /// Bytes beyond the gradients that the backward pass takes for self-attention of one head a group.
-fn extra_backward(attention: &Attention<'_>, threads: usize, shape: [usize; 4]) -> usize {
-    let data = numbers::<f32>(shape.iter().product());
+fn extra_backward<T: Float>(attention: &Attention<'_>, threads: usize, shape: [usize; 4]) -> usize {
+    let data = numbers::<T>(shape.iter().product());
     let view = View::new(&data, &shape).unwrap();
     let inputs = Inputs::new(view, view, view).unwrap();
     let options = options(threads);
@@ -351,7 +351,7 @@ fn memory_of_the_backward_pass_is_linear_in_the_length() {
         for threads in [1, 2] {
             for heads in [1, 3] {
                 for length in [1024, 2048, 4096] {
-                    let found = extra_backward(&attention, threads, [1, heads, length, 64]);
+                    let found = extra_backward::<f32>(&attention, threads, [1, heads, length, 64]);
                     let sums = heads * length * 64 * size_of::<f32>();
                     let rows = heads * length * 3 * size_of::<f32>();
                     assert!(
@@ -364,9 +364,32 @@ fn memory_of_the_backward_pass_is_linear_in_the_length() {
     }
 }
 
+/// Besides that, half precision has copies of five arrays in single precision, and of three gradients.
+fn half_backward_is_linear<T: Float>() {
+    for threads in [1, 2] {
+        for length in [1024, 2048, 4096] {
+            let found = extra_backward::<T>(&causal(), threads, [1, 3, length, 64]);
+            let arrays = 9 * 3 * length * 64 * size_of::<f32>();
+            let rows = 3 * length * 3 * size_of::<f32>();
+            assert!(
+                found <= arrays + rows + threads * FIXED_BACKWARD,
+                "{:?}, {threads} threads, {length}: {found} bytes",
+                T::DTYPE
+            );
+        }
+    }
+}
+
+#[test]
+fn memory_of_the_backward_pass_of_half_precision_is_linear_in_the_length() {
+    let _turn = turn();
+    half_backward_is_linear::<f16>();
+    half_backward_is_linear::<bf16>();
+}
+
 /// What the figures of long inputs are.
 #[test]
-#[ignore = "half a minute in release; prints figures"]
+#[ignore = "a few seconds in release; prints figures"]
 fn figures_of_long_inputs() {
     let _turn = turn();
     let window = Attention {
@@ -376,24 +399,34 @@ fn figures_of_long_inputs() {
         }),
         ..causal()
     };
-    for length in [4096, 8192, 16_384, 32_768, 65_536, 131_072] {
-        for (name, attention) in [("causal", causal()), ("window 512", window.clone())] {
+    // Memory does not go by the number of pairs, so the longest have few.
+    for (name, attention, lengths) in [
+        ("causal", causal(), &[4096, 8192, 16_384][..]),
+        ("window 512", window, &[16_384, 32_768, 65_536, 131_072]),
+    ] {
+        for &length in lengths {
             for threads in [1, 2] {
-                let backward = extra_backward(&attention, threads, [1, 1, length, 64]);
-                println!(
-                    "backward {name} L {length}, {threads} threads: {backward} bytes beyond the \
-                     gradients, {:.1} a key",
-                    backward as f64 / length as f64
-                );
-                let found = extra::<f32>(&attention, threads, [1, 1, length, 64]);
-                let high_water = high_water();
-                println!(
-                    "{name} L {length}, {threads} threads: {found} bytes beyond the result, \
-                     {:.1} a key; {high_water}",
-                    found as f64 / length as f64
-                );
+                let place = format!("{name} L {length}, {threads} threads");
+                figures::<f32>(&place, &attention, threads, length);
+                figures::<bf16>(&place, &attention, threads, length);
+                figures::<f16>(&place, &attention, threads, length);
             }
         }
+    }
+}
+
+fn figures<T: Float>(place: &str, attention: &Attention<'_>, threads: usize, length: usize) {
+    let shape = [1, 1, length, 64];
+    for (pass, found) in [
+        ("forward", extra::<T>(attention, threads, shape)),
+        ("backward", extra_backward::<T>(attention, threads, shape)),
+    ] {
+        println!(
+            "{:?} {pass} {place}: {found} bytes beyond the result, {:.1} a key; {}",
+            T::DTYPE,
+            found as f64 / length as f64,
+            high_water()
+        );
     }
 }
 
