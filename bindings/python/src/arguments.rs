@@ -1,11 +1,12 @@
 //! Keywords to an [`Attention`].
 
 use crate::array::{Array, Item};
-use crate::error::{bad_value, type_error};
+use crate::error::{bad_value, named, type_error, value_error};
+use crate::{dlpack, room};
 use half::{bf16, f16};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use qkv::position::slopes;
 use qkv::{
     Alibi, Attention, Bias, Causal, Documents, Dropout, Error, KeyLengths, Mask, Scale, Sinks,
@@ -34,7 +35,8 @@ macro_rules! keywords {
                         $(stringify!($name) => given.$name = value,)*
                         _ => {
                             return Err(PyTypeError::new_err(format!(
-                                "got an unexpected keyword argument '{key}'; the options are {}",
+                                "got an unexpected keyword argument '{key}'; {}the options are {}",
+                                elsewhere(&key),
                                 [$(stringify!($name)),*].join(", ")
                             )));
                         }
@@ -48,6 +50,27 @@ macro_rules! keywords {
 
 keywords! {
     scale causal window softcap keep drop bias alibi sinks kv_lengths documents dropout seed
+}
+
+/// What other libraries' keywords are called here.
+fn elsewhere(keyword: &str) -> &'static str {
+    match keyword {
+        "is_causal" => "write causal=True, \"top-left\" or \"bottom-right\"; ",
+        "mask" | "attn_mask" | "attention_mask" => {
+            "write keep= (bool, True takes part), drop= (bool, True is left out) or bias= (numbers \
+             added to the scores); "
+        }
+        "key_padding_mask" => "write kv_lengths=, or drop= of shape [batch, 1, 1, keys]; ",
+        "dropout_p" => "write dropout=, and seed=; ",
+        "enable_gqa" => "heads of q that share heads of k and v need no option; ",
+        "scaling" | "softmax_scale" | "sm_scale" => "write scale=; ",
+        "window_size" | "sliding_window" => "write window=(back, forward); ",
+        "logits_soft_cap" | "logit_cap" | "soft_cap" => "write softcap=; ",
+        "alibi_slopes" => "write alibi=; ",
+        "s_aux" | "sink" => "write sinks=; ",
+        "need_weights" | "output_attentions" => "write return_weights=True to attention; ",
+        _ => "",
+    }
 }
 
 /// The options, with the arrays that they borrow.
@@ -211,23 +234,34 @@ pub fn swapped(layout: &str) -> PyResult<bool> {
 
 /// A finite or other number; not a truth value.
 pub fn number(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
-    if value.is_exact_instance_of::<PyBool>() {
+    if truth(value).is_some() {
         return Err(type_error(argument, "a bool", "give a number"));
     }
-    value.extract().map_err(|_| {
-        let found = match value.get_type().name() {
-            Ok(name) => format!("a {name}"),
-            Err(_) => "this".into(),
-        };
-        type_error(argument, found, "give a number")
+    value.extract().or_else(|_| {
+        Err(if value.is_instance_of::<PyInt>() {
+            bad_value(argument, "an int beyond all floats", "give a finite number")
+        } else {
+            type_error(argument, named(value)?, "give a number")
+        })
     })
+}
+
+/// A truth value of Python's or NumPy's.
+fn truth(value: &Bound<'_, PyAny>) -> Option<bool> {
+    if let Ok(truth) = value.cast::<PyBool>() {
+        return Some(truth.is_true());
+    }
+    let kind = value.get_type();
+    let name = kind.name().ok()?.to_string();
+    let numpys = matches!(&*name, "bool" | "bool_") && kind.module().ok()? == "numpy";
+    numpys.then(|| value.is_truthy().ok()).flatten()
 }
 
 fn causal(value: &Bound<'_, PyAny>) -> PyResult<Option<Causal>> {
     const REMEDY: &str = "give True (as many keys as queries), \"top-left\", \"bottom-right\", or an \
                           int N (query i sees keys 0 to i + N)";
-    if let Ok(on) = value.cast::<PyBool>() {
-        return Ok(on.is_true().then_some(Causal::Square));
+    if let Some(on) = truth(value) {
+        return Ok(on.then_some(Causal::Square));
     }
     if let Ok(name) = value.cast::<PyString>() {
         return match &*name.to_string_lossy() {
@@ -246,23 +280,19 @@ fn causal(value: &Bound<'_, PyAny>) -> PyResult<Option<Causal>> {
             value.str()?,
             "give an offset that fits 64 bits",
         )),
-        Err(_) => Err(type_error(
-            "causal",
-            format!("a {}", value.get_type().name()?),
-            REMEDY,
-        )),
+        Err(_) => Err(type_error("causal", named(value)?, REMEDY)),
     }
 }
 
 fn window(value: &Bound<'_, PyAny>) -> PyResult<Window> {
     const REMEDY: &str = "give (back, forward): how many keys before and after the own one are \
                           seen, None for no limit; \"w keys, the own one included\" is (w - 1, 0)";
-    let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
-    let Some(pair) = pair else {
+    let is_pair = value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyList>();
+    if !is_pair || value.len()? != 2 {
         return Err(type_error("window", value.repr()?, REMEDY));
-    };
+    }
     let side = |at| -> PyResult<Option<usize>> {
-        let side = pair.get_item(at)?;
+        let side = value.get_item(at)?;
         if side.is_none() {
             return Ok(None);
         }
@@ -282,14 +312,14 @@ fn documents(value: &Bound<'_, PyAny>) -> PyResult<Documents> {
     {
         let queries = counts("documents", &pair.get_item(0)?)?;
         let keys = counts("documents", &pair.get_item(1)?)?;
-        return Documents::with_key_lengths(queries, keys).map_err(crate::error::value_error);
+        return Documents::with_key_lengths(queries, keys).map_err(value_error);
     }
     counts("documents", value).map(Documents::new)
 }
 
 fn alibi(value: &Bound<'_, PyAny>, heads: usize) -> PyResult<Option<Alibi>> {
-    if let Ok(on) = value.cast::<PyBool>() {
-        return Ok(on.is_true().then(|| Alibi {
+    if let Some(on) = truth(value) {
+        return Ok(on.then(|| Alibi {
             slopes: slopes(heads),
         }));
     }
@@ -323,7 +353,7 @@ fn dropout(given: &Given<'_>) -> PyResult<Option<Dropout>> {
 
 /// A number of something, from 0.
 pub fn count(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let whole = (!value.is_instance_of::<PyFloat>() && !value.is_exact_instance_of::<PyBool>())
+    let whole = (!value.is_instance_of::<PyFloat>() && truth(value).is_none())
         .then(|| value.extract::<i64>().ok())
         .flatten();
     match whole.map(usize::try_from) {
@@ -351,22 +381,34 @@ pub fn counts(argument: &str, values: &Bound<'_, PyAny>) -> PyResult<Vec<usize>>
 
 /// A list of numbers: a sequence, or an array of one axis.
 pub fn numbers(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
-    if let Ok(array) = Array::new(argument, value)
-        && array.kind() != bool::KIND
-    {
-        if array.rank() != 1 {
-            return Err(bad_value(
-                argument,
-                format!("shape {:?}", array.shape()),
-                "a list of numbers is needed, one axis",
-            ));
+    match Array::new(argument, value) {
+        Ok(array) if array.kind() != bool::KIND => {
+            if array.rank() != 1 {
+                return Err(bad_value(
+                    argument,
+                    format!("shape {:?}", array.shape()),
+                    "a list of numbers is needed, one axis",
+                ));
+            }
+            return widened(argument, &array);
         }
-        return f64s(&array).map_err(crate::error::value_error);
+        // A tensor that is refused must not be read number by number, past what it was refused for.
+        Err(error) if dlpack::exchange(value)?.is_some() => return Err(error),
+        _ => {}
     }
     let items = value
         .try_iter()
         .map_err(|_| type_error(argument, "no list", "give a list of numbers"))?;
     items.map(|item| number(argument, &item?)).collect()
+}
+
+/// The numbers of an argument in `f64`, row-major.
+///
+/// # Errors
+/// `MemoryError` for more than fit, `ValueError` for truth values.
+pub fn widened(argument: &str, array: &Array) -> PyResult<Vec<f64>> {
+    room::check(argument, 8.0 * room::count(array.shape()))?;
+    f64s(array).map_err(value_error)
 }
 
 /// The numbers of an array in `f64`, row-major.

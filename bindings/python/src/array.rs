@@ -9,9 +9,10 @@
 
 use crate::arguments::in_order;
 use crate::dlpack::{self, Exchange};
-use crate::error::{bad_value, type_error, value_error};
+use crate::error::{bad_value, named, type_error, value_error};
 use crate::results::hand_over;
 use half::{bf16, f16};
+use numpy::npyffi::PyArray_CheckExact;
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -43,7 +44,7 @@ impl Kind {
         }
     }
 
-    fn size(self) -> usize {
+    pub fn size(self) -> usize {
         match self {
             Kind::Bool => 1,
             Kind::F16 | Kind::Bf16 => 2,
@@ -148,11 +149,19 @@ impl Array {
         } else {
             return Err(type_error(
                 argument,
-                format!("a {} is no array", object.get_type().name()?),
-                "give an array of NumPy, torch or another library that speaks DLPack, for example \
-                 numpy.array(…, dtype=numpy.float32)",
+                format!("{} is no array", named(object)?),
+                match argument {
+                    "keep" | "drop" => {
+                        "give an array of bool, for example numpy.array(…, dtype=bool)"
+                    }
+                    _ => {
+                        "give an array of NumPy, torch or another library that speaks DLPack, for \
+                         example numpy.array(…, dtype=numpy.float32)"
+                    }
+                },
             ));
         };
+        raw.check(argument)?;
         if !raw.is_aligned() {
             return Err(PyValueError::new_err(format!(
                 "{argument}: its memory does not start at a multiple of {} bytes, as {} must; \
@@ -171,6 +180,15 @@ impl Array {
 
     fn of_numpy(argument: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<Array> {
         let py = array.py();
+        // SAFETY: a live object, looked at with the interpreter held.
+        let plain = unsafe { PyArray_CheckExact(py, array.as_ptr()) } != 0;
+        if !plain && is_masked(array)? {
+            return Err(type_error(
+                argument,
+                "a masked array, whose mask attention would not see",
+                "give its .data (or .filled(…)), and what to leave out as keep= or drop=",
+            ));
+        }
         let dtype = array.dtype();
         let Some(kind) = kind_of(&dtype)? else {
             return Err(Kind::refused(argument, &dtype.str()?.to_string_lossy()));
@@ -204,6 +222,7 @@ impl Array {
             raw.shape[4 - rank + axis] = array.shape()[axis];
             raw.strides[4 - rank + axis] = array.strides()[axis] / size;
         }
+        raw.check(argument)?;
         Ok(Array {
             raw,
             home: Home::NumPy,
@@ -223,7 +242,7 @@ impl Array {
 
     /// Sizes of the axes that were given.
     pub fn shape(&self) -> &[usize] {
-        &self.raw.shape[4 - self.raw.rank..]
+        self.raw.last_axes()
     }
 
     /// The same with heads before lengths, where three or four axes have them the other way round.
@@ -391,6 +410,58 @@ impl Array {
 }
 
 impl Raw {
+    /// What the views need: that the memory is there, and lies in the address space. A library may
+    /// claim anything, and a tensor that only stands for one has no memory.
+    fn check(&self, argument: &str) -> PyResult<()> {
+        if self.shape.contains(&0) {
+            return Ok(());
+        }
+        if self.start.is_null() {
+            return Err(type_error(
+                argument,
+                format!("its memory is not there (shape {:?})", self.last_axes()),
+                "give an array that holds its numbers, not one that only stands for it or was freed",
+            ));
+        }
+        if self.fits() {
+            return Ok(());
+        }
+        Err(PyValueError::new_err(format!(
+            "{argument}: shape {:?} with strides {:?} in elements reaches outside of all memory; the \
+             library that made it describes it wrongly",
+            self.last_axes(),
+            &self.strides[4 - self.rank..]
+        )))
+    }
+
+    /// Whether a slice can hold all elements: sizes and bytes fit `isize`, addresses do not wrap.
+    fn fits(&self) -> bool {
+        let (mut low, mut high) = (0_isize, 1_isize);
+        for (size, stride) in self.shape.into_iter().zip(self.strides) {
+            let reach = match isize::try_from(size) {
+                Ok(size) => (size - 1).checked_mul(stride),
+                Err(_) => None,
+            };
+            let end = if stride < 0 { &mut low } else { &mut high };
+            match reach.and_then(|reach| end.checked_add(reach)) {
+                Some(sum) => *end = sum,
+                None => return false,
+            }
+        }
+        let bytes = |elements: isize| elements.checked_mul(self.kind.size() as isize);
+        let (Some(low), Some(high)) = (bytes(low), bytes(high)) else {
+            return false;
+        };
+        let start = self.start.addr();
+        high.checked_sub(low).is_some()
+            && start.checked_add_signed(low).is_some()
+            && start.checked_add_signed(high).is_some()
+    }
+
+    fn last_axes(&self) -> &[usize] {
+        &self.shape[4 - self.rank..]
+    }
+
     fn is_aligned(&self) -> bool {
         self.shape.contains(&0) || (self.start as usize).is_multiple_of(self.kind.size())
     }
@@ -417,7 +488,7 @@ impl Raw {
     fn range(&self) -> Range<isize> {
         let (mut low, mut high) = (0, 0);
         for (size, stride) in self.shape.into_iter().zip(self.strides) {
-            let reach = (size as isize - 1).saturating_mul(stride);
+            let reach = (size as isize - 1) * stride; // fits, as `check` saw
             if reach < 0 {
                 low += reach;
             } else {
@@ -439,7 +510,6 @@ impl Raw {
     }
 }
 
-/// `qkv.address`.
 #[pyfunction]
 #[doc = include_str!("docs/address.txt")]
 pub fn address(array: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
@@ -453,6 +523,13 @@ const FLOAT: i32 = 11;
 const DOUBLE: i32 = 12;
 const HALF: i32 = 23;
 const OTHERS: i32 = 256;
+
+/// Whether an array of a class of its own is one of NumPy's masked ones.
+fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
+    let py = array.py();
+    let masked = py.import(intern!(py, "numpy.ma"))?;
+    array.is_instance(&masked.getattr(intern!(py, "MaskedArray"))?)
+}
 
 fn kind_of(dtype: &Bound<'_, PyArrayDescr>) -> PyResult<Option<Kind>> {
     Ok(match dtype.num() {

@@ -5,7 +5,7 @@ use crate::array::Array;
 use crate::error::{bad_value, value_error};
 use crate::problem::{Number, Problem, by_kind, laid_out, laid_out_mut, rows_laid_out, same_kind};
 use crate::results::hand_over;
-use crate::work;
+use crate::{room, work};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use qkv::{Inputs, Part, forward_into, weights};
@@ -76,7 +76,8 @@ pub struct Wanted {
 struct Computed<T> {
     output: Vec<T>,
     lse: Vec<f64>,
-    weights: Option<Vec<T>>,
+    /// With their shape: a cache may have grown since the call was prepared.
+    weights: Option<(Vec<T>, [usize; 4])>,
 }
 
 /// Computes and hands over.
@@ -87,7 +88,7 @@ pub fn whole<T: Number>(
     wanted: Wanted,
 ) -> PyResult<Py<PyAny>> {
     let (home, rank, swapped) = (problem.home(), problem.rank(), problem.swapped);
-    let (sizes, weights_sizes) = (problem.output_sizes(), problem.weights_sizes());
+    let sizes = problem.output_sizes();
     let place = out
         .as_ref()
         .map(|out| {
@@ -106,6 +107,15 @@ pub fn whole<T: Number>(
                 .map(|place| place.heads_first(swapped))
         })
         .transpose()?;
+    // Also lse, and the list of queries without a key.
+    let mut bytes = 32.0 * room::count(&sizes[..3]);
+    if place.is_none() {
+        bytes += size_of::<T>() as f64 * room::count(&sizes);
+    }
+    if wanted.weights {
+        bytes += size_of::<T>() as f64 * room::count(&problem.weights_sizes());
+    }
+    room::check("attention", bytes)?;
     let computed = work::run(py, problem.flops(), move || {
         compute::<T>(&problem, place, wanted)
     })?
@@ -122,9 +132,8 @@ pub fn whole<T: Number>(
         let shape = rows_laid_out(sizes, rank);
         all.push(hand_over(py, home, &shape, computed.lse)?);
     }
-    if let Some(weights) = computed.weights {
-        let shape = &weights_sizes[4 - rank..];
-        all.push(hand_over(py, home, shape, weights)?);
+    if let Some((weights, sizes)) = computed.weights {
+        all.push(hand_over(py, home, &sizes[4 - rank..], weights)?);
     }
     Ok(PyTuple::new(py, all)?.into_any().unbind())
 }
@@ -158,7 +167,8 @@ fn compute_from<T: Number>(
     };
     let weights = if wanted.weights {
         let all = Part::all(inputs);
-        Some(weights(&attention, inputs, &options, &all)?.into_data())
+        let numbers = weights(&attention, inputs, &options, &all)?;
+        Some((numbers.into_data(), inputs.scores_shape()))
     } else {
         None
     };

@@ -1,15 +1,15 @@
 //! `qkv.attention_backward` and `qkv.merge`.
 
-use crate::arguments::{Given, f64s, in_order, numbers, swapped};
+use crate::arguments::{Given, in_order, numbers, swapped, widened};
 use crate::array::Array;
-use crate::error::{bad_value, value_error};
+use crate::error::{bad_value, named, type_error, value_error};
 use crate::problem::{
     Number, Problem, by_kind, laid_out, laid_out_mut, operand, rows_laid_out, same_kind,
 };
 use crate::results::hand_over;
-use crate::work;
+use crate::{room, work};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use qkv::{GradientsMut, Inputs, Output, Saved, Sinks, Store, Tensor, ViewMut, backward_into};
 
 /// What attention_backward returns: the gradients q, k, v, and bias and sinks where there are any.
@@ -71,15 +71,11 @@ pub fn attention_backward(
     same_kind("output", &output, &problem.q)?;
     same_kind("grad_output", &grad_output, &problem.q)?;
     let lse = Array::new("lse", lse)?;
-    let [batch, heads, queries, _] = problem.output_sizes();
-    let lse = f64s(&lse).map_err(value_error)?;
-    if lse.len() != batch * heads * queries {
-        return Err(bad_value(
-            "lse",
-            format!("{} numbers", lse.len()),
-            "give what attention(…, return_lse=True) gave, one a query and head",
-        ));
-    }
+    let lse = lse_of(
+        &lse,
+        problem.output_sizes(),
+        "give what attention(…, return_lse=True) gave, one a query and head",
+    )?;
     let call = Call {
         problem,
         output,
@@ -88,6 +84,15 @@ pub fn attention_backward(
         bias_gradient,
     };
     by_kind!(call.problem.q.kind(), T => whole::<T>(py, call))
+}
+
+/// lse as numbers, which there have to be one of for each query and head.
+fn lse_of(lse: &Array, sizes: [usize; 4], remedy: &str) -> PyResult<Vec<f64>> {
+    let found = room::count(lse.shape());
+    if found != room::count(&sizes[..3]) {
+        return Err(bad_value("lse", format!("{found} numbers"), remedy));
+    }
+    widened("lse", lse)
 }
 
 struct Call {
@@ -112,6 +117,13 @@ fn whole<T: Number>(py: Python<'_>, call: Call) -> PyResult<Gradients> {
     let bias_rank = call.problem.options.bias_rank();
     // Five products in place of two.
     let flops = 2.5 * call.problem.flops();
+    // The gradients, and sums in f32 of those of half precision; a number a query.
+    let numbers: f64 = sizes.iter().map(|sizes| room::count(sizes)).sum();
+    let rows = room::count(&call.problem.output_sizes()[..3]);
+    room::check(
+        "attention_backward",
+        (size_of::<T>() as f64 + 4.0) * numbers + 16.0 * rows,
+    )?;
     let computed = work::run(py, flops, move || compute::<T>(&call))?.map_err(value_error)?;
     let [q, k, v] = computed.qkv;
     let give =
@@ -187,21 +199,31 @@ pub fn merge(
 ) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
     let swapped = swapped(layout)?;
     let mut read: Vec<(Array, Vec<f64>)> = Vec::new();
-    for part in parts.try_iter()? {
-        let (output, lse): (Bound<'_, PyAny>, Bound<'_, PyAny>) = part?.extract()?;
+    const REMEDY: &str = "give a list of pairs (output, lse), as attention(…, return_lse=True) \
+                          returns them";
+    let pairs = parts
+        .try_iter()
+        .or_else(|_| Err(type_error("parts", named(parts)?, REMEDY)))?;
+    for part in pairs {
+        let part = part?;
+        let Some(pair) = part.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2) else {
+            return Err(type_error(
+                "parts",
+                format!("{} in it", named(&part)?),
+                REMEDY,
+            ));
+        };
+        let (output, lse) = (pair.get_item(0)?, pair.get_item(1)?);
         let output = operand("output", &output, swapped)?;
         if let Some((first, _)) = read.first() {
             same_kind("output", &output, first)?;
         }
-        let lse = f64s(&Array::new("lse", &lse)?).map_err(value_error)?;
-        let [batch, heads, queries, _] = output.sizes();
-        if lse.len() != batch * heads * queries {
-            return Err(bad_value(
-                "lse",
-                format!("{} numbers", lse.len()),
-                "give one a query and head of its output",
-            ));
-        }
+        let lse = Array::new("lse", &lse)?;
+        let lse = lse_of(
+            &lse,
+            output.sizes(),
+            "give one a query and head of its output",
+        )?;
         read.push((output, lse));
     }
     let Some((first, _)) = read.first() else {
@@ -215,8 +237,11 @@ pub fn merge(
         .map(|sinks| numbers("sinks", sinks).map(Sinks))
         .transpose()?;
     let (kind, sizes, rank, home) = (first.kind(), first.sizes(), first.rank(), first.home);
+    let (numbers, parts) = (room::count(&sizes), read.len() as f64);
     by_kind!(kind, T => {
-        let computed = work::run(py, 0.0, move || merged::<T>(&read, sinks.as_ref(), swapped))?;
+        // The parts are copied, and added up in f64.
+        room::check("merge", numbers * (size_of::<T>() as f64 * (parts + 2.0) + 8.0))?;
+        let computed = work::run(py, 100.0 * numbers * parts, move || merged::<T>(&read, sinks.as_ref(), swapped))?;
         let (output, lse) = computed.map_err(value_error)?;
         Ok((
             hand_over(py, home, &laid_out(sizes, swapped, rank), output)?,

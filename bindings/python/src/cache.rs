@@ -6,6 +6,7 @@ use crate::attention::{Wanted, whole};
 use crate::error::{type_error, value_error};
 use crate::problem::{Number, Problem, by_kind, operand};
 use crate::results::hand_over;
+use crate::room;
 use half::{bf16, f16};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ use pyo3::types::{PyDict, PyString};
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
 /// A cache of some dtype.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Any {
     F16(qkv::Cache<f16>),
     Bf16(qkv::Cache<bf16>),
@@ -166,7 +167,16 @@ impl Cache {
                 ));
             }
         }
-        by_kind!(self.kind, T => self.change::<T, _>(|cache| cache.append(k.view()?, v.view()?)))
+        let tokens = k.sizes()[2];
+        by_kind!(self.kind, T => self.change::<T, _>(|cache| {
+            let needed = cache.len().saturating_add(tokens);
+            if needed > cache.capacity() {
+                // It grows to twice what it was.
+                self.room("append", needed.max(cache.capacity().saturating_mul(2)))?;
+            }
+            cache.append(k.view().map_err(value_error)?, v.view().map_err(value_error)?)
+                .map_err(value_error)
+        }))
     }
 
     /// Attention of queries [batch, heads, queries, head_dim] against everything in the cache, with
@@ -196,13 +206,46 @@ impl Cache {
     /// Forgets all but the first tokens, for example after rejected guesses. The room stays.
     fn truncate(&self, tokens: &Bound<'_, PyAny>) -> PyResult<()> {
         let tokens = count("tokens", tokens)?;
-        by_kind!(self.kind, T => self.change::<T, _>(|cache| { cache.truncate(tokens); Ok(()) }))
+        by_kind!(self.kind, T => self.change::<T, _>(|cache| {
+            cache.truncate(tokens);
+            Ok(())
+        }))
     }
 
     /// Makes room for so many tokens in all, so that appending up to there never moves any.
     fn reserve(&self, tokens: &Bound<'_, PyAny>) -> PyResult<()> {
         let tokens = count("tokens", tokens)?;
-        by_kind!(self.kind, T => self.change::<T, _>(|cache| { cache.reserve(tokens); Ok(()) }))
+        by_kind!(self.kind, T => self.change::<T, _>(|cache| {
+            if tokens > cache.capacity() {
+                self.room("reserve", tokens)?;
+            }
+            cache.reserve(tokens);
+            Ok(())
+        }))
+    }
+
+    /// A cache of its own with the same tokens, for example to go on from here in two ways.
+    fn copy(&self, py: Python<'_>) -> PyResult<Cache> {
+        let capacity =
+            by_kind!(self.kind, T => self.now().read::<T, _>(|cache| Ok(cache.capacity())));
+        self.room("a copy of the cache", capacity.map_err(value_error)?)?;
+        let copy = py.detach(|| {
+            let any = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+            any.clone()
+        });
+        Ok(Cache {
+            cache: Arc::new(RwLock::new(copy)),
+            kind: self.kind,
+            sizes: self.sizes,
+        })
+    }
+
+    fn __copy__(&self, py: Python<'_>) -> PyResult<Cache> {
+        self.copy(py)
+    }
+
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> PyResult<Cache> {
+        self.copy(py)
     }
 
     fn __len__(&self) -> usize {
@@ -212,13 +255,13 @@ impl Cache {
     /// A copy of the keys.
     #[getter]
     fn k(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        by_kind!(self.kind, T => self.copy::<T>(py, false))
+        by_kind!(self.kind, T => self.numbers::<T>(py, false))
     }
 
     /// A copy of the values.
     #[getter]
     fn v(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        by_kind!(self.kind, T => self.copy::<T>(py, true))
+        by_kind!(self.kind, T => self.numbers::<T>(py, true))
     }
 
     fn __repr__(&self) -> String {
@@ -254,7 +297,7 @@ impl Cache {
 
     fn change<T: Slot, R>(
         &self,
-        change: impl FnOnce(&mut qkv::Cache<T>) -> qkv::Result<R>,
+        change: impl FnOnce(&mut qkv::Cache<T>) -> PyResult<R>,
     ) -> PyResult<R> {
         // Waiting here would hold the interpreter, for which the reader may wait.
         let mut any = match self.cache.try_write() {
@@ -267,13 +310,21 @@ impl Cache {
             }
         };
         match T::of_mut(&mut any) {
-            Some(cache) => change(cache).map_err(value_error),
+            Some(cache) => change(cache),
             None => Err(PyRuntimeError::new_err("the cache has another dtype")),
         }
     }
 
-    fn copy<T: Number>(&self, py: Python<'_>, values: bool) -> PyResult<Py<PyAny>> {
+    /// Asks for the memory of so many tokens.
+    fn room(&self, what: &str, tokens: usize) -> PyResult<()> {
+        let [batch, kv_heads, head_dim, value_dim] = self.sizes.map(|size| size as f64);
+        let bytes = self.kind.size() as f64 * (head_dim + value_dim);
+        room::check(what, batch * kv_heads * bytes * tokens as f64)
+    }
+
+    fn numbers<T: Number>(&self, py: Python<'_>, values: bool) -> PyResult<Py<PyAny>> {
         let now = self.now();
+        self.room("a copy of the cache", now.len)?;
         let numbers: Vec<T> = now
             .read::<T, _>(|cache| {
                 let view = if values { cache.v()? } else { cache.k()? };

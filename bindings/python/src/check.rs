@@ -1,11 +1,11 @@
 //! `qkv.check`.
 
-use crate::arguments::{Given, f64s};
+use crate::arguments::{Given, widened};
 use crate::array::{Array, Kind};
 use crate::error::{bad_value, value_error};
 use crate::problem::Problem;
-use crate::steps::language;
-use crate::work;
+use crate::steps::{SQUARES, language};
+use crate::{room, work};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -57,6 +57,9 @@ pub fn check(
             "give scores, scaled, weights, output or lse",
         ));
     }
+    let vectors: f64 = problem.sizes().iter().map(|sizes| room::count(sizes)).sum();
+    let scores = room::count(&problem.weights_sizes());
+    room::check("check", SQUARES * scores + 16.0 * vectors)?;
     // Every convention is tried: as long as a great many runs by definition.
     let flops = 1e4 * problem.flops();
     let report = work::run(py, flops, move || -> Result<_, qkv_check::Error> {
@@ -97,8 +100,7 @@ fn claim(name: &str, step: StepName, array: Array) -> PyResult<Claim> {
         Kind::F64 => DType::F64,
         Kind::Bool => return Err(Kind::refused(name, "bool")),
     };
-    let values = f64s(&array).and_then(|numbers| Tensor::new(array.shape(), numbers));
-    let values = values.map_err(value_error)?;
+    let values = Tensor::new(array.shape(), widened(name, &array)?).map_err(value_error)?;
     Ok(Claim::new(step, values, dtype))
 }
 

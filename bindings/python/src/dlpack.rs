@@ -8,7 +8,7 @@
 
 use crate::array::{Kind, Raw, refused_axes};
 use crate::error::type_error;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyCapsule, PyType};
 use pyo3::{ffi, intern};
@@ -145,7 +145,7 @@ pub fn borrowed(argument: &str, object: &Bound<'_, PyAny>, table: &Exchange) -> 
         return Err(type_error(
             argument,
             "it requires a gradient, which this function does not record",
-            "call it on .detach(), or use qkv.torch.scaled_dot_product_attention",
+            "call it on .detach(), or use qkv.torch, whose functions record it",
         ));
     }
     let Some(borrow) = table.borrow else {
@@ -186,7 +186,13 @@ pub fn protocol<'py>(
         Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method0(method)?,
         other => other?,
     };
-    let held = capsule.cast::<PyCapsule>()?;
+    let held = capsule.cast::<PyCapsule>().map_err(|_| {
+        type_error(
+            argument,
+            "what its __dlpack__ returns is no capsule",
+            "pass a NumPy array",
+        )
+    })?;
     const VERSIONED: &CStr = c"dltensor_versioned";
     const OLDER: &CStr = c"dltensor";
     let raw = if held.is_valid_checked(Some(VERSIONED)) {
@@ -203,7 +209,14 @@ pub fn protocol<'py>(
         // SAFETY: the capsule keeps shape and strides.
         unsafe { raw(argument, &managed.tensor, managed.flags & READ_ONLY == 0)? }
     } else {
-        let managed: *mut Managed = held.pointer_checked(Some(OLDER))?.as_ptr().cast();
+        let managed = held.pointer_checked(Some(OLDER)).map_err(|_| {
+            type_error(
+                argument,
+                "its DLPack capsule was used before, or is something else",
+                "let __dlpack__ return a new one each time",
+            )
+        })?;
+        let managed: *mut Managed = managed.as_ptr().cast();
         // SAFETY: a capsule of this name holds this layout, and keeps shape and strides. The older
         // protocol does not say whether it may be written.
         unsafe { raw(argument, &(*managed).tensor, false)? }
@@ -260,36 +273,64 @@ unsafe fn raw(argument: &str, tensor: &Tensor, writable: bool) -> PyResult<Raw> 
         let names = [
             "int", "uint", "float", "handle", "bfloat", "complex", "bool",
         ];
-        let name = names.get(usize::from(code)).unwrap_or(&"dtype code ");
-        let lanes = if lanes == 1 {
-            String::new()
-        } else {
-            format!("x{lanes}")
+        let mut name = match names.get(usize::from(code)) {
+            Some(name) => format!("{name}{bits}"),
+            None => format!("of {bits} bits (DLPack code {code})"),
         };
-        return Err(Kind::refused(argument, &format!("{name}{bits}{lanes}")));
+        if lanes != 1 {
+            name = format!("{name}x{lanes}");
+        }
+        return Err(Kind::refused(argument, &name));
     };
-    let rank = usize::try_from(tensor.rank).unwrap_or(0);
+    const MOST_AXES: usize = 64; // NumPy's and torch's
+    let rank = match usize::try_from(tensor.rank) {
+        Ok(rank) if rank <= MOST_AXES => rank,
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "{argument}: {} axes; at most 4 are possible",
+                tensor.rank
+            )));
+        }
+    };
     // SAFETY: as the caller promises.
     let axes = |numbers: *mut i64| match rank {
         0 => &[][..],
         _ => unsafe { std::slice::from_raw_parts(numbers, rank) },
     };
-    let sizes: Vec<usize> = axes(tensor.shape).iter().map(|&n| n as usize).collect();
+    let sizes = axes(tensor.shape)
+        .iter()
+        .map(|&size| usize::try_from(size))
+        .collect::<Result<Vec<usize>, _>>()
+        .map_err(|_| {
+            PyValueError::new_err(format!(
+                "{argument}: shape {:?}; the library that made it describes it wrongly",
+                axes(tensor.shape)
+            ))
+        })?;
     if rank > 4 {
         return Err(refused_axes(argument, &sizes));
     }
+    let start = tensor.data.cast::<u8>();
+    let offset = tensor.byte_offset as usize;
+    if start.addr().checked_add(offset).is_none() {
+        return Err(PyValueError::new_err(format!(
+            "{argument}: offset {offset} in bytes; the library that made it describes it wrongly"
+        )));
+    }
     let mut raw = Raw {
-        start: tensor
-            .data
-            .cast::<u8>()
-            .wrapping_add(tensor.byte_offset as usize),
+        // Nothing lies at an offset from no memory.
+        start: if start.is_null() {
+            start
+        } else {
+            start.wrapping_add(offset)
+        },
         kind,
         rank,
         shape: [1; 4],
         strides: [0; 4],
         writable,
     };
-    let mut next = 1;
+    let mut next = 1_isize;
     for axis in (0..rank).rev() {
         let at = 4 - rank + axis;
         raw.shape[at] = sizes[axis];
@@ -298,7 +339,7 @@ unsafe fn raw(argument: &str, tensor: &Tensor, writable: bool) -> PyResult<Raw> 
         } else {
             axes(tensor.strides)[axis] as isize
         };
-        next *= sizes[axis] as isize;
+        next = next.saturating_mul(sizes[axis] as isize);
     }
     Ok(raw)
 }

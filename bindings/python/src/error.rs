@@ -1,7 +1,7 @@
 //! The engine's errors as Python's.
 
-use pyo3::PyErr;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
 use qkv::Error;
 
 /// A `ValueError` with the engine's message, under the names of the keywords.
@@ -37,6 +37,20 @@ pub fn value_error(error: Error) -> PyErr {
         other => other,
     };
     PyValueError::new_err(named.to_string())
+}
+
+/// What kind of thing a value is, for a message: "an int", "a list".
+///
+/// # Errors
+/// None that a type with a name has.
+pub fn named(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let name = value.get_type().name()?.to_string();
+    let article = match name.chars().next() {
+        _ if name == "NoneType" => return Ok("None".into()),
+        Some('a' | 'e' | 'i' | 'o' | 'A' | 'E' | 'I' | 'O') => "an",
+        _ => "a",
+    };
+    Ok(format!("{article} {name}"))
 }
 
 /// A `TypeError` about an argument.

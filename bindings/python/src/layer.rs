@@ -1,14 +1,14 @@
 //! `qkv.MultiHeadAttention`.
 
-use crate::arguments::{Given, Options, count, f64s};
+use crate::arguments::{Given, Options, count, widened};
 use crate::array::{Array, Kind};
-use crate::error::{bad_value, type_error, value_error};
+use crate::error::{bad_value, named, type_error, value_error};
 use crate::problem::by_kind;
 use crate::results::hand_over;
-use crate::steps::{Explanation, Shown, mapping};
-use crate::work;
+use crate::steps::{Explanation, SQUARES, Shown, mapping};
+use crate::{room, work};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PySlice, PyType};
 use qkv::{Attention, Block, Element, Layer, Linear, Steps, Tensor};
 
 /// The weights of a layer.
@@ -23,6 +23,67 @@ pub struct Weights {
 }
 
 impl Weights {
+    /// Refuses weights that no tokens could go through.
+    fn fitting(self) -> PyResult<Weights> {
+        let (heads, kv_heads) = (self.heads, self.kv_heads);
+        if heads == 0 || kv_heads == 0 || heads % kv_heads != 0 {
+            return Err(bad_value(
+                "heads",
+                format!("{heads} heads with {kv_heads} heads of keys and values"),
+                "give at least one of each, the first a multiple of the second",
+            ));
+        }
+        for (name, linear, heads) in [
+            ("wq", &self.q, heads),
+            ("wk", &self.k, kv_heads),
+            ("wv", &self.v, kv_heads),
+        ] {
+            if linear.out_width() % heads != 0 || linear.out_width() == 0 {
+                return Err(bad_value(
+                    name,
+                    format!("{} columns for {heads} heads", linear.out_width()),
+                    "the columns must divide evenly among the heads",
+                ));
+            }
+        }
+        let (head_dim, value_dim) = (self.q.out_width() / heads, self.v.out_width() / kv_heads);
+        let pairs = [
+            (
+                "wk",
+                "columns",
+                self.k.out_width(),
+                head_dim * kv_heads,
+                "kv_heads times the head_dim of wq",
+            ),
+            (
+                "wv",
+                "rows",
+                self.v.in_width(),
+                self.k.in_width(),
+                "as many as wk has",
+            ),
+        ];
+        let output = self.output.as_ref().map(|output| {
+            (
+                "wo",
+                "rows",
+                output.in_width(),
+                value_dim * heads,
+                "heads times the value_dim of wv",
+            )
+        });
+        for (name, what, found, needed, meaning) in pairs.into_iter().chain(output) {
+            if found != needed {
+                return Err(bad_value(
+                    name,
+                    format!("{found} {what}"),
+                    &format!("{needed} are needed, {meaning}; a weight is [in, out] here"),
+                ));
+            }
+        }
+        Ok(self)
+    }
+
     /// The layer with these options.
     pub fn layer<'a>(&self, attention: Attention<'a>) -> Layer<'a> {
         Layer {
@@ -78,15 +139,16 @@ impl MultiHeadAttention {
             return Err(bad_value("bo", "a bias without wo", "give wo too"));
         }
         let heads = count("heads", heads)?;
+        let weights = Weights {
+            q: linear(["wq", "bq"], wq, bq)?,
+            k: linear(["wk", "bk"], wk, bk)?,
+            v: linear(["wv", "bv"], wv, bv)?,
+            output: wo.map(|wo| linear(["wo", "bo"], wo, bo)).transpose()?,
+            heads,
+            kv_heads: kv_heads.map_or(Ok(heads), |kv_heads| count("kv_heads", kv_heads))?,
+        };
         Ok(MultiHeadAttention {
-            weights: Weights {
-                q: linear("wq", wq, bq)?,
-                k: linear("wk", wk, bk)?,
-                v: linear("wv", wv, bv)?,
-                output: wo.map(|wo| linear("wo", wo, bo)).transpose()?,
-                heads,
-                kv_heads: kv_heads.map_or(Ok(heads), |kv_heads| count("kv_heads", kv_heads))?,
-            },
+            weights: weights.fitting()?,
         })
     }
 
@@ -100,6 +162,13 @@ impl MultiHeadAttention {
         heads: &Bound<'_, PyAny>,
         prefix: &str,
     ) -> PyResult<Self> {
+        if !state.hasattr("get")? {
+            return Err(type_error(
+                "state",
+                named(state)?,
+                "give the state dict of a torch.nn.MultiheadAttention, its .state_dict()",
+            ));
+        }
         let get = |name: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
             let found = state.call_method1("get", (format!("{prefix}{name}"),))?;
             Ok((!found.is_none()).then_some(found))
@@ -132,33 +201,41 @@ impl MultiHeadAttention {
             .enumerate()
         {
             let weight = match &packed {
-                Some(packed) => third(packed, at)?,
+                Some(packed) => third("in_proj_weight", packed, at)?,
                 None => need(name)?,
             };
-            let bias = bias.as_ref().map(|bias| third(bias, at)).transpose()?;
+            let bias = bias
+                .as_ref()
+                .map(|bias| third("in_proj_bias", bias, at))
+                .transpose()?;
             weights.push(linear(
-                ["wq", "wk", "wv"][at],
+                [
+                    ["wq", "in_proj_bias"],
+                    ["wk", "in_proj_bias"],
+                    ["wv", "in_proj_bias"],
+                ][at],
                 transposed(weight)?.bind(py),
                 bias.as_ref(),
             )?);
         }
         let output = linear(
-            "wo",
+            ["wo", "out_proj.bias"],
             transposed(need("out_proj.weight")?)?.bind(py),
             get("out_proj.bias")?.as_ref(),
         )?;
         let heads = count("heads", heads)?;
         let [q, k, v] = <[Linear; 3]>::try_from(weights)
             .map_err(|_| bad_value("state", "another number of weights", "three are needed"))?;
+        let weights = Weights {
+            q,
+            k,
+            v,
+            output: Some(output),
+            heads,
+            kv_heads: heads,
+        };
         Ok(MultiHeadAttention {
-            weights: Weights {
-                q,
-                k,
-                v,
-                output: Some(output),
-                heads,
-                kv_heads: heads,
-            },
+            weights: weights.fitting()?,
         })
     }
 
@@ -262,6 +339,13 @@ impl MultiHeadAttention {
             options: Options::new(&given, self.weights.heads)?,
         };
         let (length, width) = (call.x.shape()[1] as f64, self.weights.q.out_width() as f64);
+        let keys = call.context.as_ref().unwrap_or(&call.x).shape()[1] as f64;
+        let batch = call.x.shape()[0] as f64;
+        room::check(
+            "MultiHeadAttention",
+            SQUARES * batch * self.weights.heads as f64 * length * keys
+                + 64.0 * batch * (length + keys) * width,
+        )?;
         // Plain loops: long before the fast path would be.
         let flops = 100.0 * call.x.data().len() as f64 * (width + length);
         work::run(py, flops, move || {
@@ -275,9 +359,18 @@ impl MultiHeadAttention {
     }
 }
 
-/// One of the three that torch packs into one, by rows.
-fn third<'py>(all: &Bound<'py, PyAny>, at: usize) -> PyResult<Bound<'py, PyAny>> {
-    all.call_method1("chunk", (3,))?.get_item(at)
+/// One of the three that torch packs into one, by rows; of a tensor or an array.
+fn third<'py>(name: &str, all: &Bound<'py, PyAny>, at: usize) -> PyResult<Bound<'py, PyAny>> {
+    let rows = all.len()?;
+    if rows % 3 != 0 {
+        return Err(bad_value(
+            "state",
+            format!("{name} of {rows} rows"),
+            "it holds those of queries, keys and values, as many of each",
+        ));
+    }
+    let (from, to) = (at * (rows / 3), (at + 1) * (rows / 3));
+    all.get_item(PySlice::new(all.py(), from as isize, to as isize, 1))
 }
 
 /// Tokens, [batch, length, width].
@@ -290,29 +383,35 @@ fn tokens(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Tensor<f64>> {
             "give numbers of shape [length, width] or [batch, length, width]",
         ));
     }
-    f64s(&array)
-        .and_then(|numbers| Tensor::new(&array.sizes()[1..], numbers))
-        .map_err(value_error)
+    let numbers = widened(argument, &array)?;
+    Tensor::new(&array.sizes()[1..], numbers).map_err(value_error)
 }
 
 /// A weight [in, out] with its bias [out].
 fn linear(
-    name: &'static str,
+    [name, bias_name]: [&'static str; 2],
     weight: &Bound<'_, PyAny>,
     bias: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Linear> {
-    let numbers = |value: &Bound<'_, PyAny>| -> PyResult<(Vec<usize>, Vec<f64>)> {
+    let numbers = |name, value: &Bound<'_, PyAny>| -> PyResult<(Vec<usize>, Vec<f64>)> {
         let array = Array::new(name, value)?;
         if array.kind() == Kind::Bool {
             return Err(type_error(name, "dtype bool", "give numbers"));
         }
-        let numbers = f64s(&array).map_err(value_error)?;
-        Ok((array.shape().to_vec(), numbers))
+        Ok((array.shape().to_vec(), widened(name, &array)?))
     };
-    let (shape, weight) = numbers(weight)?;
+    let (shape, weight) = numbers(name, weight)?;
     let weight = Tensor::new(&shape, weight).map_err(value_error)?;
-    let bias = bias
-        .map(|bias| numbers(bias).map(|(_, bias)| bias))
-        .transpose()?;
+    let bias = bias.map(|bias| numbers(bias_name, bias)).transpose()?;
+    if let (Some((shape, _)), &[_, out]) = (&bias, weight.shape())
+        && *shape != [out]
+    {
+        return Err(bad_value(
+            bias_name,
+            format!("shape {shape:?}"),
+            &format!("one number for each column of {name} is needed, [{out}]"),
+        ));
+    }
+    let bias = bias.map(|(_, bias)| bias);
     Linear::new(name, weight, bias).map_err(value_error)
 }

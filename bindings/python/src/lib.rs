@@ -16,6 +16,7 @@ mod error;
 mod layer;
 mod problem;
 mod results;
+mod room;
 mod rotary;
 mod steps;
 mod trace;

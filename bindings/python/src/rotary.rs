@@ -2,23 +2,25 @@
 
 use crate::arguments::{count, in_order, number, swapped};
 use crate::array::{Array, Kind};
-use crate::error::{bad_value, type_error, value_error};
+use crate::error::{bad_value, named, type_error, value_error};
 use crate::problem::{Number, by_kind, laid_out, operand};
 use crate::results::hand_over;
-use crate::work;
+use crate::{room, work};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 use qkv::position::{Pairing, Positions, Rotary, Scaling};
 
 #[allow(clippy::too_many_arguments)] // the function that Python sees
 #[pyfunction]
-#[pyo3(signature = (x, positions=None, *, base=10000.0, interleaved=false, dim=None, scaling=None, cos=None, sin=None, layout="bhld"))]
+#[pyo3(signature = (x, positions=None, *, base=None, interleaved=false, dim=None, scaling=None, cos=None, sin=None, layout="bhld"),
+       text_signature = "(x, positions=None, *, base=10000.0, interleaved=False, dim=None, \
+scaling=None, cos=None, sin=None, layout='bhld')")]
 #[doc = include_str!("docs/rotary.txt")]
 pub fn rotary(
     py: Python<'_>,
     x: &Bound<'_, PyAny>,
     positions: Option<&Bound<'_, PyAny>>,
-    base: f64,
+    base: Option<&Bound<'_, PyAny>>,
     interleaved: bool,
     dim: Option<&Bound<'_, PyAny>>,
     scaling: Option<&Bound<'_, PyAny>>,
@@ -34,7 +36,7 @@ pub fn rotary(
         } else {
             Pairing::Halves
         },
-        base,
+        base: base.map_or(Ok(10_000.0), |base| number("base", base))?,
         dim: dim.map(|dim| count("dim", dim)).transpose()?,
         scaling: scaling.map_or(Ok(Scaling::None), read_scaling)?,
     };
@@ -53,8 +55,10 @@ pub fn rotary(
         }
     };
     let (home, sizes, rank) = (x.home, x.sizes(), x.rank());
+    let numbers = room::count(&sizes);
     by_kind!(x.kind(), T => {
-        let numbers = work::run(py, 0.0, move || turned::<T>(&rotary, &x, &places, swapped))?;
+        room::check("rotary", numbers * (8.0 + size_of::<T>() as f64))?;
+        let numbers = work::run(py, 100.0 * numbers, move || turned::<T>(&rotary, &x, &places, swapped))?;
         hand_over(py, home, &laid_out(sizes, swapped, rank), numbers.map_err(value_error)?)
     })
 }
@@ -110,7 +114,11 @@ fn read_places(positions: &Bound<'_, PyAny>, batch: usize) -> PyResult<Places> {
         }
     };
     if positions.is_instance_of::<PyInt>() {
-        return Ok(Places::From(positions.extract()?));
+        let start = positions.extract().map_err(|_| {
+            let remedy = "give positions from -2^53 to 2^53";
+            bad_value("positions", "an int beyond 64 bits", remedy)
+        })?;
+        return Ok(Places::From(start));
     }
     let mut lists: Vec<Vec<i64>> = Vec::new();
     let mut flat = Vec::new();
@@ -149,7 +157,10 @@ fn read_scaling(scaling: &Bound<'_, PyAny>) -> PyResult<Scaling> {
         None => table.get_item("type")?,
     };
     let kind = match &kind {
-        Some(kind) => kind.cast::<PyString>()?.to_string_lossy().into_owned(),
+        Some(kind) => match kind.cast::<PyString>() {
+            Ok(kind) => kind.to_string_lossy().into_owned(),
+            Err(_) => return Err(type_error("scaling", named(kind)?, "rope_type is a str")),
+        },
         None => String::new(),
     };
     match kind.as_str() {
@@ -163,10 +174,45 @@ fn read_scaling(scaling: &Bound<'_, PyAny>) -> PyResult<Scaling> {
             high_freq_factor: get("high_freq_factor")?,
             original_length: get("original_max_position_embeddings")?,
         }),
+        "yarn" => yarn(
+            table,
+            get("factor")?,
+            get("original_max_position_embeddings")?,
+        ),
         other => Err(bad_value(
             "scaling",
             format!("rope_type {other:?}"),
-            "\"default\", \"linear\" and \"llama3\" are known here",
+            "\"default\", \"linear\", \"llama3\" and \"yarn\" are known here",
         )),
     }
+}
+
+/// YaRN, whose table says much only where it departs from the paper.
+fn yarn(table: &Bound<'_, PyDict>, factor: f64, original_length: f64) -> PyResult<Scaling> {
+    let get = |key: &str| -> PyResult<Option<f64>> {
+        let value = table.get_item(key)?.filter(|value| !value.is_none());
+        value.map(|value| number(key, &value)).transpose()
+    };
+    let part = |scale: Option<f64>| {
+        scale
+            .filter(|scale| *scale != 0.0)
+            .map(|scale| scale * (Scaling::yarn_magnitude(factor) - 1.0) + 1.0)
+    };
+    let parts = (part(get("mscale")?), part(get("mscale_all_dim")?));
+    let magnitude = match (get("attention_factor")?, parts) {
+        (Some(given), _) => given,
+        (None, (Some(one), Some(all))) => one / all,
+        _ => Scaling::yarn_magnitude(factor),
+    };
+    Ok(Scaling::Yarn {
+        factor,
+        beta_fast: get("beta_fast")?.unwrap_or(32.0),
+        beta_slow: get("beta_slow")?.unwrap_or(1.0),
+        original_length,
+        whole: match table.get_item("truncate")? {
+            Some(whole) => whole.is_truthy()?,
+            None => true,
+        },
+        magnitude,
+    })
 }

@@ -6,11 +6,12 @@ use crate::error::{bad_value, value_error};
 use crate::layer::Weights;
 use crate::problem::{Problem, by_kind};
 use crate::results::hand_over;
-use crate::work;
+use crate::{room, work};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use qkv::{Block, StepName, Steps, Tensor};
 use qkv_report::{Lang, More, Origin, Settings, Subject};
+use std::sync::Arc;
 
 #[pyfunction]
 #[pyo3(signature = (q, k, v, *, layout="bhld", **options))]
@@ -28,8 +29,16 @@ pub fn steps<'py>(
     mapping(py, &steps)
 }
 
+/// Bytes of the steps for each pair of a query and a key: at least scores, scaled, exp and weights,
+/// each handed over as an array of its own.
+pub const SQUARES: f64 = 64.0;
+
 /// Every intermediate, and the options back.
 fn worked_out(py: Python<'_>, problem: Problem) -> PyResult<(Steps, Options)> {
+    let scores = room::count(&problem.weights_sizes());
+    let vectors: f64 = problem.sizes().iter().map(|sizes| room::count(sizes)).sum();
+    let output = room::count(&problem.output_sizes());
+    room::check("steps", SQUARES * scores + 16.0 * (vectors + output))?;
     // Plain loops in f64 take about a hundred times as long as the fast path.
     let flops = 100.0 * problem.flops();
     by_kind!(problem.q.kind(), T => work::run(py, flops, move || {
@@ -55,6 +64,11 @@ pub fn mapping<'py>(py: Python<'py>, steps: &Steps) -> PyResult<Bound<'py, PyDic
 /// the page.
 #[pyclass(frozen, module = "qkv")]
 pub struct Explanation {
+    shown: Arc<Calculation>,
+}
+
+/// What is shown, and how; a thread that writes it out takes its part along.
+struct Calculation {
     options: Options,
     steps: Steps,
     settings: Settings,
@@ -155,17 +169,19 @@ impl Explanation {
         }
         let rows = shown.rows.map(|rows| wanted(rows, queries)).transpose()?;
         Ok(Explanation {
-            options: options.kept(py)?,
-            steps,
-            settings: Settings {
-                lang,
-                digits,
-                rows,
-                ..Settings::default()
-            },
-            contrast: shown.contrast,
-            tokens,
-            layer,
+            shown: Arc::new(Calculation {
+                options: options.kept(py)?,
+                steps,
+                settings: Settings {
+                    lang,
+                    digits,
+                    rows,
+                    ..Settings::default()
+                },
+                contrast: shown.contrast,
+                tokens,
+                layer,
+            }),
         })
     }
 }
@@ -214,8 +230,22 @@ pub fn frame(page: &str) -> String {
 type Render = fn(&Subject<'_>, &Settings) -> String;
 
 impl Explanation {
-    fn render(&self, render: Render) -> PyResult<String> {
-        let attention = self.options.attention().map_err(value_error)?;
+    /// Away from the interpreter: comparing with mistakes computes attention again for each.
+    fn render(&self, py: Python<'_>, render: Render) -> PyResult<String> {
+        let shown = self.shown.clone();
+        let scores = shown
+            .steps
+            .get(StepName::Scores)
+            .map_or(&[][..], Tensor::shape);
+        let runs = if shown.contrast { 1e5 } else { 1e3 };
+        let cost = runs * room::count(scores);
+        work::run(py, cost, move || shown.render(render))?.map_err(value_error)
+    }
+}
+
+impl Calculation {
+    fn render(&self, render: Render) -> qkv::Result<String> {
+        let attention = self.options.attention()?;
         let layer;
         let given;
         let (block, origin, width) = match &self.layer {
@@ -264,37 +294,37 @@ impl Explanation {
 #[pymethods]
 impl Explanation {
     /// As text for a terminal.
-    fn text(&self) -> PyResult<String> {
-        self.render(qkv_report::text)
+    fn text(&self, py: Python<'_>) -> PyResult<String> {
+        self.render(py, qkv_report::text)
     }
 
     /// As Markdown.
-    fn markdown(&self) -> PyResult<String> {
-        self.render(qkv_report::markdown)
+    fn markdown(&self, py: Python<'_>) -> PyResult<String> {
+        self.render(py, qkv_report::markdown)
     }
 
     /// As a LaTeX document.
-    fn latex(&self) -> PyResult<String> {
-        self.render(qkv_report::latex)
+    fn latex(&self, py: Python<'_>) -> PyResult<String> {
+        self.render(py, qkv_report::latex)
     }
 
     /// As one HTML page that asks for nothing from outside.
-    fn html(&self) -> PyResult<String> {
-        self.render(qkv_report::html)
+    fn html(&self, py: Python<'_>) -> PyResult<String> {
+        self.render(py, qkv_report::html)
     }
 
     /// Every intermediate by name, as qkv.steps gives it.
     #[getter]
     fn steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        mapping(py, &self.steps)
+        mapping(py, &self.shown.steps)
     }
 
-    fn __str__(&self) -> PyResult<String> {
-        self.text()
+    fn __str__(&self, py: Python<'_>) -> PyResult<String> {
+        self.text(py)
     }
 
     fn __repr__(&self) -> String {
-        let shape = |name| match self.steps.get(name) {
+        let shape = |name| match self.shown.steps.get(name) {
             Some(step) => format!("{:?}", step.shape()),
             None => "[]".into(),
         };
@@ -307,7 +337,7 @@ impl Explanation {
     }
 
     /// The page in a frame of its own.
-    fn _repr_html_(&self) -> PyResult<String> {
-        Ok(frame(&self.html()?))
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(frame(&self.html(py)?))
     }
 }

@@ -3,6 +3,7 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -36,14 +37,16 @@ pub fn options(flops: f64) -> qkv::Options {
 /// begun then ends in the background, where it holds its arrays, and its result is thrown away.
 ///
 /// # Errors
-/// `KeyboardInterrupt`, or whatever else a signal handler raises.
+/// `KeyboardInterrupt`, or whatever else a signal handler raises; `RuntimeError` for a fault of the
+/// engine, which is an `Exception` that a program can catch.
 pub fn run<R: Send + 'static>(
     py: Python<'_>,
     flops: f64,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> PyResult<R> {
     if flops < LONG {
-        return Ok(py.detach(work));
+        let work = AssertUnwindSafe(work);
+        return py.detach(|| catch_unwind(work)).map_err(|_| fault());
     }
     let (sender, receiver) = sync_channel(1);
     std::thread::spawn(move || {
@@ -61,10 +64,15 @@ pub fn run<R: Send + 'static>(
             Ok(result) => return Ok(result),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err(
-                    "the computation ended without a result; this is a fault of qkv, please report it",
-                ));
+                return Err(fault());
             }
         }
     }
+}
+
+fn fault() -> PyErr {
+    PyRuntimeError::new_err(
+        "the computation ended without a result; this is a fault of qkv, please report it with the \
+         lines that it printed",
+    )
 }

@@ -188,21 +188,33 @@ def test_other_threads_run_meanwhile(rng):
     assert steps > 0
 
 
-def test_ctrl_c():
+LONG = {
+    "attention": "q = numpy.ones((1, 8, 20000, 64)); call = lambda: qkv.attention(q, q, q)",
+    "rotary": "q = numpy.broadcast_to(numpy.float32(1), (1, 8, 1 << 19, 64)); call = lambda: qkv.rotary(q)",
+    "text": "q = numpy.ones((1000, 64)); call = qkv.explain(q, q, q, contrast=True).text",
+}
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_ctrl_c(what):
     """A long call ends at the signal; what it began ends in the background."""
-    program = """
-import os, signal, threading, time, numpy, qkv
+    program = f"""
+import os, signal, sys, threading, numpy, qkv
 # Who runs the tests in the background may have told all of them to ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-q = numpy.ones((1, 8, 20000, 64))
+{LONG[what]}
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 threading.Timer(0.2, interrupt).start()
+# Whether it was the call itself that ended, or what comes after it.
+events = []
+sys.setprofile(lambda frame, event, function: events.append(event))
 try:
-    qkv.attention(q, q, q)
+    call()
     print("finished")
 except KeyboardInterrupt:
-    print("interrupted", flush=True)
+    sys.setprofile(None)
+    print("interrupted" if "c_exception" in events else "too late", flush=True)
     os._exit(0)
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)

@@ -109,7 +109,7 @@ def test_rotary_positions_and_scaling(rng):
     assert (qkv.rotary(x, [0, 2, 4], scaling=2.0) != qkv.rotary(x, [0, 2, 4])).any()
     halved = qkv.rotary(x, [0, 2, 4], scaling={"rope_type": "linear", "factor": 2.0})
     assert numpy.abs(halved - qkv.rotary(x)).max() < 1e-15
-    with pytest.raises(ValueError, match="yarn"):
+    with pytest.raises(ValueError, match="longrope"):
         qkv.rotary(x, scaling={"rope_type": "yarn"})
     with pytest.raises(ValueError, match="positions"):
         qkv.rotary(x, [0, 1])

@@ -49,6 +49,19 @@ def test_tensors_in_and_out(dtype):
         assert (same == output.numpy()).all()
 
 
+def test_tensors_without_memory():
+    """Those that only stand for one, and those whose memory was given up."""
+    freed = torch.ones(3, 4)
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(TypeError, match="memory is not there"):
+        qkv.attention(freed, freed, freed)
+    with pytest.raises(TypeError, match="memory is not there"):
+        torch.func.functionalize(lambda x: qkv.attention(x, x, x))(torch.ones(3, 4))
+    q = torch.ones(3, 4)
+    with pytest.raises(TypeError, match="sinks: it requires a gradient"):
+        qkv.attention(q, q, q, sinks=torch.ones(1, requires_grad=True))
+
+
 def test_memory_is_shared():
     q, k, v = arrays()
     output = qkv.attention(q, k, v)
