@@ -47,22 +47,13 @@ impl Weights {
             }
         }
         let (head_dim, value_dim) = (self.q.out_width() / heads, self.v.out_width() / kv_heads);
-        let pairs = [
-            (
-                "wk",
-                "columns",
-                self.k.out_width(),
-                head_dim * kv_heads,
-                "kv_heads times the head_dim of wq",
-            ),
-            (
-                "wv",
-                "rows",
-                self.v.in_width(),
-                self.k.in_width(),
-                "as many as wk has",
-            ),
-        ];
+        let pairs = [(
+            "wk",
+            "columns",
+            self.k.out_width(),
+            head_dim * kv_heads,
+            "kv_heads times the head_dim of wq",
+        )];
         let output = self.output.as_ref().map(|output| {
             (
                 "wo",

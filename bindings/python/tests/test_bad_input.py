@@ -225,7 +225,6 @@ LAYERS = [
     (dict(heads=3), "wq: 4 columns"),
     (dict(heads=4, kv_heads=3), "multiple"),
     (dict(wk=numpy.eye(4, 6)), "wk: 6 columns"),
-    (dict(wv=numpy.eye(5, 4)), "wv: 5 rows"),
     (dict(wo=numpy.eye(3)), "wo: 3 rows"),
     (dict(bq=numpy.ones(3)), "bq: shape"),
     (dict(bo=numpy.ones((1, 4)), wo=numpy.eye(4)), "bo: shape"),

@@ -110,7 +110,7 @@ def test_rotary_positions_and_scaling(rng):
     halved = qkv.rotary(x, [0, 2, 4], scaling={"rope_type": "linear", "factor": 2.0})
     assert numpy.abs(halved - qkv.rotary(x)).max() < 1e-15
     with pytest.raises(ValueError, match="longrope"):
-        qkv.rotary(x, scaling={"rope_type": "yarn"})
+        qkv.rotary(x, scaling={"rope_type": "longrope"})
     with pytest.raises(ValueError, match="positions"):
         qkv.rotary(x, [0, 1])
     with pytest.raises(TypeError, match="positions"):
