@@ -39,6 +39,16 @@ pub enum Error {
         /// Where it was looked for.
         looked: Vec<String>,
     },
+    /// The hub could not give it.
+    #[error("{model}: not found here, and not fetched from {endpoint}: {found}")]
+    Hub {
+        /// What was asked for.
+        model: String,
+        /// Who was asked.
+        endpoint: String,
+        /// What was said.
+        found: String,
+    },
     /// A kind of model that is not known.
     #[error("{path}: model_type {found} is not supported; these are: {}", crate::FAMILIES.join(", "))]
     Family {

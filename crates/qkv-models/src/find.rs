@@ -1,27 +1,43 @@
-//! Where a model is: a path, or a name of the Hugging Face hub whose files lie in the local cache.
+//! Where a model is: a path, or a name of the Hugging Face hub.
 
 use crate::error::{Error, Result};
+use crate::hub;
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder or GGUF file of a model: a path, or `owner/name` (`owner/name@revision`) of the hub in the
-/// local cache, `$HF_HUB_CACHE`, `$HF_HOME/hub` or `~/.cache/huggingface/hub`.
+/// The folder or GGUF file of a model: a path, or `owner/name` (`owner/name@revision`) of the hub.
+///
+/// The hub's files are looked for in the local cache, `$HF_HUB_CACHE`, `$HF_HOME/hub` or
+/// `~/.cache/huggingface/hub`, and if they are not there, fetched into it from `$HF_ENDPOINT`
+/// (<https://huggingface.co>), with a progress bar, unless `$HF_HUB_OFFLINE` is set.
 ///
 /// # Errors
-/// Says where it was looked for; of several GGUF files in the cache, one has to be named as a path.
+/// Says where it was looked for; of several GGUF files, one has to be named as a path.
 pub fn find(name: &str) -> Result<PathBuf> {
     let path = Path::new(name);
     if path.exists() {
         return Ok(path.to_owned());
     }
     let mut looked = vec![format!("the path {name}")];
-    if let Some((repository, revision)) = of_hub(name) {
-        for cache in caches() {
-            let folder = cache.join(format!("models--{}", repository.replace('/', "--")));
-            looked.push(folder.display().to_string());
-            if let Some(snapshot) = snapshot(&folder, revision) {
-                return in_snapshot(&snapshot);
+    if let Some((repository, revision)) = of_hub(name)
+        && let Some(cache) = cache()
+    {
+        let folder = cache.join(format!("models--{}", repository.replace('/', "--")));
+        looked.push(folder.display().to_string());
+        match snapshot(&folder, revision) {
+            Some(snapshot) if hub::is_whole(&snapshot) => return in_snapshot(&snapshot),
+            // What a broken download left is told by whoever opens it.
+            Some(snapshot) if hub::is_offline() => return in_snapshot(&snapshot),
+            None if hub::is_offline() => {
+                looked.push("not the hub, since HF_HUB_OFFLINE is set".into())
+            }
+            _ => {
+                hub::fetch(repository, revision, &cache)?;
+                if let Some(snapshot) = snapshot(&folder, revision) {
+                    return in_snapshot(&snapshot);
+                }
             }
         }
     }
@@ -31,7 +47,8 @@ pub fn find(name: &str) -> Result<PathBuf> {
     })
 }
 
-/// `owner/name` or `name`, with its revision; `None` for what cannot be a name of the hub.
+/// `owner/name` or `name`, with its revision; `None` for what cannot be a name of the hub, or has the
+/// ending of a file and is more likely a path that is not there.
 fn of_hub(name: &str) -> Option<(&str, &str)> {
     let (repository, revision) = name.split_once('@').unwrap_or((name, "main"));
     let plain = |part: &str| {
@@ -39,24 +56,30 @@ fn of_hub(name: &str) -> Option<(&str, &str)> {
         !part.is_empty() && part.chars().all(known) && !part.starts_with('.')
     };
     let parts: Vec<&str> = repository.split('/').collect();
-    let fits = parts.len() <= 2 && parts.into_iter().all(plain) && revision.split('/').all(plain);
+    let ending = Path::new(name).extension().unwrap_or_default();
+    let is_file = ["gguf", "safetensors", "json", "bin", "pt", "npz", "npy"].map(OsStr::new);
+    let fits = !is_file.contains(&ending)
+        && parts.len() <= 2
+        && parts.into_iter().all(plain)
+        && revision.split('/').all(plain);
     fits.then_some((repository, revision))
 }
 
-fn caches() -> Vec<PathBuf> {
+fn cache() -> Option<PathBuf> {
     let of = |name: &str| {
         env::var_os(name)
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
-    if let Some(cache) = of("HF_HUB_CACHE").or_else(|| of("HUGGINGFACE_HUB_CACHE")) {
-        return vec![cache];
-    }
-    let home = of("HF_HOME").or_else(|| {
-        let cache = of("XDG_CACHE_HOME").or_else(|| of("HOME").map(|home| home.join(".cache")));
-        cache.map(|cache| cache.join("huggingface"))
-    });
-    home.into_iter().map(|home| home.join("hub")).collect()
+    let home = || {
+        of("HF_HOME").or_else(|| {
+            let cache = of("XDG_CACHE_HOME").or_else(|| of("HOME").map(|home| home.join(".cache")));
+            cache.map(|cache| cache.join("huggingface"))
+        })
+    };
+    of("HF_HUB_CACHE")
+        .or_else(|| of("HUGGINGFACE_HUB_CACHE"))
+        .or_else(|| home().map(|home| home.join("hub")))
 }
 
 /// The files of a revision: a branch or tag by its name, or a commit.

@@ -20,6 +20,7 @@ mod families;
 mod files;
 mod find;
 mod gguf;
+mod hub;
 mod keys;
 mod model;
 mod op;

@@ -9,6 +9,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The file of weights that are in one.
+pub(crate) const SINGLE: &str = "model.safetensors";
+
+/// The file that names those of weights in several.
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+
 /// Where the weights are.
 enum Place {
     /// One or several safetensors files, and which of them has a tensor.
@@ -32,8 +38,8 @@ pub(crate) type Axes<'a> = &'a [(&'static str, usize)];
 impl Weights {
     /// Those of a folder: `model.safetensors`, or the files that `model.safetensors.index.json` names.
     pub(crate) fn in_folder(folder: &Path) -> Result<Weights> {
-        let single = folder.join("model.safetensors");
-        let index = folder.join("model.safetensors.index.json");
+        let single = folder.join(SINGLE);
+        let index = folder.join(INDEX);
         let (path, files) = if single.is_file() {
             (single.clone(), vec![single])
         } else if index.is_file() {
@@ -221,7 +227,7 @@ fn index_of(mut at: usize, shape: &[usize]) -> Vec<usize> {
 }
 
 /// The files that an index names, in order; each lies in the folder.
-fn indexed(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn indexed(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
     let damaged = |found: &str| Error::Damaged {
         path: index.display().to_string(),
         found: found.to_owned(),
