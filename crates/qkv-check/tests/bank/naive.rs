@@ -3,9 +3,13 @@
 
 mod exchanged;
 mod parts;
+mod result;
+mod softmax;
 
 use exchanged::exchanged;
 use parts::{low_precision, matmul, norm, rotate, split, transpose};
+use result::{show, side_by_side};
+use softmax::softmax;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Align {
@@ -435,86 +439,7 @@ pub fn attention(p: &P, faults: &[Fault]) -> Out {
         }
     }
 
-    // Softmax.
-    let mut weights = vec![0.0; count];
-    let mut lse = Vec::new();
-    let share = |members: &[usize], extra: f64, weights: &mut [f64]| -> f64 {
-        let kept: Vec<usize> = members.iter().copied().filter(|n| keep[*n]).collect();
-        let max = kept
-            .iter()
-            .map(|n| logits[*n])
-            .fold(
-                f64::NEG_INFINITY,
-                |a, x| if x.is_nan() || x > a { x } else { a },
-            );
-        let exps: Vec<f64> = kept.iter().map(|n| (logits[*n] - max).exp()).collect();
-        let own: f64 = exps.iter().sum();
-        let sum = if extra > 0.0 {
-            own + extra * (-max).exp()
-        } else {
-            own
-        };
-        for (n, e) in kept.iter().zip(exps) {
-            weights[*n] = e / sum;
-        }
-        max + own.ln()
-    };
-    for bi in 0..b {
-        for hi in 0..h {
-            let mut extra = p.sinks.as_ref().map_or(0.0, |sinks| match () {
-                () if has("sinks-ignored") => 0.0,
-                () if has("sinks-scaled") => (sinks[hi] * right_scale).exp(),
-                () => sinks[hi].exp(),
-            });
-            if has("softmax-plus-one") {
-                extra += 1.0;
-            }
-            extra += num("phantom-keys").unwrap_or(0.0);
-            if has("softmax-over-queries") {
-                for j in 0..lk {
-                    let members: Vec<usize> = (0..lq).map(|i| at(bi, hi, i, j)).collect();
-                    share(&members, 0.0, &mut weights);
-                }
-            } else if has("softmax-joint") {
-                let members: Vec<usize> =
-                    (0..lq * lk).map(|n| at(bi, hi, n / lk, n % lk)).collect();
-                share(&members, extra * lq as f64, &mut weights);
-            }
-            for i in 0..lq {
-                let members: Vec<usize> = (0..lk).map(|j| at(bi, hi, i, j)).collect();
-                if has("softmax-over-queries") || has("softmax-joint") {
-                    continue;
-                }
-                if has("softmax-over-heads") {
-                    for j in 0..lk {
-                        let members: Vec<usize> = (0..h).map(|hi| at(bi, hi, i, j)).collect();
-                        share(&members, 0.0, &mut weights);
-                    }
-                    continue;
-                }
-                if !members.iter().any(|n| keep[*n]) {
-                    lse.push(f64::NEG_INFINITY);
-                    match num("empty-row") {
-                        Some(0.0) => members.iter().for_each(|n| weights[*n] = f64::NAN),
-                        Some(1.0) => members.iter().for_each(|n| weights[*n] = 1.0 / lk as f64),
-                        Some(_) => {
-                            let max = members
-                                .iter()
-                                .map(|n| logits[*n])
-                                .fold(f64::NEG_INFINITY, f64::max);
-                            let sum: f64 = members.iter().map(|n| (logits[*n] - max).exp()).sum();
-                            members
-                                .iter()
-                                .for_each(|n| weights[*n] = (logits[*n] - max).exp() / sum);
-                        }
-                        None => {}
-                    }
-                    continue;
-                }
-                lse.push(share(&members, extra, &mut weights));
-            }
-        }
-    }
+    let (mut weights, mut lse) = softmax(p, faults, &logits, &keep);
     if has("mask-after-softmax") {
         for n in 0..count {
             weights[n] *= f64::from(u8::from(dropped_by[n] == 0));
@@ -571,48 +496,7 @@ pub fn attention(p: &P, faults: &[Fault]) -> Out {
         }
     }
 
-    // Heads side by side, and W_O.
-    let (mut output, mut output_shape) = (heads.clone(), vec![b, h, lq, dv]);
-    if let Some(t) = &p.tokens {
-        let merged = match () {
-            () if has("heads-merged-without-transpose") => heads,
-            () => {
-                let mut merged = Vec::new();
-                for bi in 0..b {
-                    for i in 0..lq {
-                        if has("heads-interleaved") {
-                            for c in 0..dv {
-                                for hi in 0..h {
-                                    merged.push(heads[((bi * h + hi) * lq + i) * dv + c]);
-                                }
-                            }
-                        } else {
-                            for hi in 0..h {
-                                merged.extend_from_slice(
-                                    &heads[((bi * h + hi) * lq + i) * dv..][..dv],
-                                );
-                            }
-                        }
-                    }
-                }
-                merged
-            }
-        };
-        (output, output_shape) = (merged, vec![b, lq, h * dv]);
-        if t.has_output && !has("output-projection-missing") {
-            let mut w = t.w[3].clone();
-            if num("weight-transposed").is_some_and(|n| n as usize >> 3 & 1 == 1) && h * dv == t.out
-            {
-                w = transpose(&w, t.out);
-            }
-            let bias = t.bias.as_ref().map(|bias| bias[3].clone());
-            let bias = bias.filter(|_| {
-                num("projection-bias-missing").is_none_or(|n| n as usize >> 3 & 1 == 0)
-            });
-            output = matmul(&output, &w, h * dv, bias.as_deref());
-            output_shape = vec![b, lq, t.out];
-        }
-    }
+    let (output, output_shape) = side_by_side(p, faults, heads, dv);
     let mut out = Out {
         output,
         output_shape,
@@ -621,38 +505,6 @@ pub fn attention(p: &P, faults: &[Fault]) -> Out {
         scores,
         lse,
     };
-    if has("heads-averaged") {
-        let mut mean = vec![0.0; b * lq * lk];
-        for (n, w) in out.weights.iter().enumerate() {
-            let (bi, rest) = (n / (h * lq * lk), n % (lq * lk));
-            mean[bi * lq * lk + rest] += w / h as f64;
-        }
-        (out.weights, out.weights_shape) = (mean, vec![b, lq, lk]);
-    }
-    if has("position-extra") || has("position-missing") {
-        let rank = out.output_shape.len();
-        let (rows, width) = (out.output_shape[rank - 2], out.output_shape[rank - 1]);
-        let mut moved = Vec::new();
-        for block in out.output.chunks(rows * width) {
-            if has("position-extra") {
-                moved.extend((0..width).map(|c| 0.3 + c as f64));
-                moved.extend_from_slice(block);
-            } else {
-                moved.extend_from_slice(&block[width..]);
-            }
-        }
-        out.output = moved;
-        out.output_shape[rank - 2] = if has("position-extra") {
-            rows + 1
-        } else {
-            rows - 1
-        };
-    }
-    if has("row-shift") {
-        let width = lk;
-        for (row, scores) in out.scores.chunks_mut(width).enumerate() {
-            scores.iter_mut().for_each(|s| *s -= 0.5 + row as f64 * 0.1);
-        }
-    }
+    show(p, faults, &mut out);
     out
 }
