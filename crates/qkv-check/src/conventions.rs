@@ -13,10 +13,12 @@ mod result;
 mod scale;
 mod sequence;
 mod softmax;
+mod undeclared;
 
 use crate::problem::Base;
 use crate::recipe::Recipe;
 use crate::report::{Parameters, Value};
+pub(crate) use undeclared::{sink_logits, sinks};
 
 /// A text in both languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,9 @@ pub struct Convention {
 pub(crate) struct Variant {
     pub parameters: Parameters,
     pub edit: Edit,
+    /// Whether it adds what the options do not have, which is less likely than another way to do what
+    /// they have.
+    pub undeclared: bool,
 }
 
 /// A change of a recipe.
@@ -56,10 +61,21 @@ pub(crate) struct Fit {
     pub grid: fn(&Base<'_>, &Recipe) -> Vec<f64>,
     /// Puts the number into a recipe.
     pub set: fn(&Base<'_>, &mut Recipe, f64),
-    /// Whether only whole numbers are possible.
-    pub whole: bool,
+    /// What kind of number it is.
+    pub number: Number,
+    /// Whether it is looked for alone, not beside another change: there are too many, or too slow.
+    pub alone: bool,
     /// How it is reported.
     pub parameters: fn(&Base<'_>, &Recipe, f64) -> Parameters,
+}
+
+/// What kind of number is to be found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Number {
+    Real,
+    Whole,
+    /// The index of one of a list, all of which are tried.
+    Listed,
 }
 
 impl Variant {
@@ -67,7 +83,13 @@ impl Variant {
         Variant {
             parameters: Parameters::new(),
             edit: Box::new(edit),
+            undeclared: false,
         }
+    }
+
+    fn undeclared(mut self) -> Variant {
+        self.undeclared = true;
+        self
     }
 
     fn with(mut self, name: &'static str, value: Value) -> Variant {
@@ -117,6 +139,7 @@ pub fn table() -> impl Iterator<Item = &'static Convention> {
         position::TABLE,
         bias::TABLE,
         sequence::TABLE,
+        undeclared::TABLE,
         projection::TABLE,
         result::TABLE,
     ]

@@ -493,13 +493,19 @@ impl Search<'_> {
 
     /// Conventions whose derivative is known here: those that change weights row by row.
     fn forward(&self) -> Vec<Hypothesis> {
-        let mut found: Vec<Hypothesis> = Vec::new();
+        let (mut found, mut undeclared) = (Vec::new(), Vec::new());
         for convention in table() {
-            for Variant { parameters, edit } in (convention.variants)(self.base, self.right) {
+            for Variant {
+                parameters,
+                edit,
+                undeclared: adds,
+            } in (convention.variants)(self.base, self.right)
+            {
                 let mut recipe = self.right.clone();
                 edit(&mut recipe);
                 if recipe != *self.right && backward::is_known(&recipe, self.right) {
-                    found.push(Hypothesis {
+                    let to = if adds { &mut undeclared } else { &mut found };
+                    to.push(Hypothesis {
                         ids: vec![convention.id],
                         parameters,
                         recipe,
@@ -508,6 +514,7 @@ impl Search<'_> {
                 }
             }
         }
+        found.append(&mut undeclared);
         found
     }
 

@@ -129,6 +129,12 @@ pub(crate) enum Norm {
     WithoutGain,
     /// Multiplied by 1 + gain.
     GainPlusOne,
+    /// Divided by the root mean square, though the options have no norm.
+    Undeclared {
+        eps: f64,
+    },
+    /// Divided by their length, though the options have no norm.
+    Length,
 }
 
 #[derive(Clone, Debug, PartialEq)]

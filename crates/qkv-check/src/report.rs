@@ -107,6 +107,18 @@ pub enum Value {
     Names(Vec<&'static str>),
     /// Whole numbers.
     Wholes(Vec<i64>),
+    /// Numbers.
+    Numbers(Vec<f64>),
+}
+
+impl Value {
+    /// How far a side of a window reaches.
+    pub(crate) fn side(side: Option<usize>) -> Value {
+        match side {
+            Some(n) => Value::Whole(n as i64),
+            None => Value::Name("inf"),
+        }
+    }
 }
 
 /// Where numbers of the first differing step differ.

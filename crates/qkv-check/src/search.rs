@@ -4,6 +4,7 @@ mod candidates;
 mod compare;
 mod dropout;
 mod fit;
+mod sinks;
 
 use crate::bound::{Level, roundoff, stored_in};
 use crate::claim::Claim;

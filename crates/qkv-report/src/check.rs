@@ -150,6 +150,7 @@ fn parameter(value: &Value) -> Json {
         Value::Name(name) => json!(name),
         Value::Names(names) => json!(names),
         Value::Wholes(numbers) => json!(numbers),
+        Value::Numbers(numbers) => numbers.iter().map(|n| json!(Number(*n))).collect(),
     }
 }
 
@@ -196,6 +197,10 @@ fn filled(text: &str, parameters: &Parameters) -> String {
             Value::Names(names) if names.is_empty() => "?".into(),
             Value::Names(names) => names.join(", "),
             Value::Wholes(numbers) => format!("{numbers:?}"),
+            Value::Numbers(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(|n| short(*n)).collect();
+                numbers.join(", ")
+            }
         };
         text = text.replace(&format!("{{{name}}}"), &shown);
     }

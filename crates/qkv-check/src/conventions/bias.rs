@@ -1,6 +1,6 @@
 //! Bias, ALiBi, sinks.
 
-use super::{Convention, Fit, Variant, only};
+use super::{Convention, Fit, Number, Variant, only};
 use crate::problem::Base;
 use crate::recipe::Recipe;
 use crate::report::{Parameters, Value};
@@ -108,7 +108,8 @@ pub(super) static TABLE: &[Convention] = &[
             let own = base.problem.attention().alibi.as_ref();
             recipe.slopes = own.map(|own| own.slopes.iter().map(|s| s * factor).collect());
         },
-        whole: false,
+        number: Number::Real,
+        alone: false,
         parameters: |_, _, factor| {
             Parameters::from([
                 ("kind", Value::Name("multiplied")),

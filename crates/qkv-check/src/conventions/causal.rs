@@ -10,13 +10,13 @@ pub(super) static TABLE: &[Convention] = &[
         "causal-top-left",
         "The causal mask starts at the top left: query i keeps keys 0 to i.",
         "因果掩码从左上角对齐：查询i只看键0到i。",
-        |_, right| aligned(right, Causal::TopLeft),
+        |base, right| aligned(base, right, Causal::TopLeft),
     ),
     Convention::new(
         "causal-bottom-right",
         "The causal mask ends at the bottom right: the last query keeps every key.",
         "因果掩码从右下角对齐：最后一个查询能看到所有键。",
-        |_, right| aligned(right, Causal::BottomRight),
+        |base, right| aligned(base, right, Causal::BottomRight),
     ),
     Convention::new(
         "causal-missing",
@@ -60,24 +60,37 @@ pub(super) static TABLE: &[Convention] = &[
     ),
 ];
 
-/// The causal mask alone, or everything that goes by where queries stand.
-fn aligned(right: &Recipe, alignment: Causal) -> Vec<Variant> {
-    let Some(rule) = right.causal else {
-        return Vec::new();
-    };
+/// The causal mask alone, or everything that goes by where queries stand; also where the options have
+/// no causal mask, or have it as an array.
+fn aligned(base: &Base<'_>, right: &Recipe, alignment: Causal) -> Vec<Variant> {
+    let rule = right.causal.unwrap_or(CausalRule {
+        alignment,
+        diagonal: 0,
+        reversed: false,
+    });
     let set = move |recipe: &mut Recipe| {
         recipe.causal = Some(CausalRule {
             alignment,
             ..recipe.causal.unwrap_or(rule)
         });
     };
-    vec![
+    let mut variants = vec![
         Variant::new(set),
         Variant::new(move |recipe| {
             set(recipe);
             recipe.alignment = Some(alignment);
         }),
-    ]
+    ];
+    if right.causal.is_none() && triangular(base) {
+        variants.push(Variant::new(move |recipe| {
+            set(recipe);
+            recipe.masks = MaskRule::Ignored;
+        }));
+    }
+    match right.causal {
+        Some(_) => variants,
+        None => variants.into_iter().map(Variant::undeclared).collect(),
+    }
 }
 
 fn diagonal(right: &Recipe, diagonal: i64) -> Vec<Variant> {

@@ -1,7 +1,7 @@
 //! Masks, padding, rows without a key.
 
 use super::causal::triangular;
-use super::{Convention, Fit, Variant, only};
+use super::{Convention, Fit, Number, Variant, only};
 use crate::problem::Base;
 use crate::recipe::{DroppedRule, EmptyRule, MaskRule, Padding, Recipe};
 use crate::report::{Parameters, Value};
@@ -224,7 +224,8 @@ const fn weak_fill(set: fn(&Base<'_>, &mut Recipe, f64)) -> Fit {
             false => Vec::new(),
         },
         set,
-        whole: false,
+        number: Number::Real,
+        alone: false,
         parameters: |_, _, fill| Parameters::from([("fill", Value::Number(fill))]),
     }
 }

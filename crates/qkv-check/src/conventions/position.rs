@@ -1,6 +1,6 @@
 //! Rotary embeddings and norms of queries and keys.
 
-use super::{Convention, Fit, Variant, only};
+use super::{Convention, Fit, Number, Variant, only};
 use crate::problem::Base;
 use crate::recipe::{Norm, Recipe};
 use crate::report::{Parameters, Value};
@@ -64,7 +64,8 @@ pub(super) static TABLE: &[Convention] = &[
             None => Vec::new(),
         },
         set: |_, recipe, base| set_base(recipe, base.abs().max(1e-3)),
-        whole: false,
+        number: Number::Real,
+        alone: false,
         parameters: |_, _, base| Parameters::from([("base", Value::Number(base))]),
     }]),
     Convention::new(

@@ -1,6 +1,6 @@
 //! The factor on q·k, and the softcap.
 
-use super::{Convention, Fit, Variant, only};
+use super::{Convention, Fit, Number, Variant, only};
 use crate::problem::Base;
 use crate::recipe::{Cap, Recipe};
 use crate::report::{Parameters, Value};
@@ -31,7 +31,8 @@ pub(super) static TABLE: &[Convention] = &[
             signed.map(|f| f * right.scale).chain([0.0]).collect()
         },
         set: |_, recipe, scale| recipe.scale = scale,
-        whole: false,
+        number: Number::Real,
+        alone: false,
         parameters,
     }]),
     Convention::new(
@@ -87,7 +88,8 @@ pub(super) static TABLE: &[Convention] = &[
     .fits(&[Fit {
         grid: |_, _| (-8..=24).map(|n| 10f64.powf(f64::from(n) / 8.0)).collect(),
         set: |_, recipe, cap| recipe.softcap = Some(cap.abs().max(1e-6)),
-        whole: false,
+        number: Number::Real,
+        alone: false,
         parameters: |_, _, cap| Parameters::from([("cap", Value::Number(cap.abs()))]),
     }]),
 ];

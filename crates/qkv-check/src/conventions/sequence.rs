@@ -29,8 +29,8 @@ pub(super) static TABLE: &[Convention] = &[
                     if Some(window) != right.window {
                         variants.push(
                             Variant::new(move |recipe| recipe.window = Some(window))
-                                .with("back", side(back))
-                                .with("forward", side(forward)),
+                                .with("back", Value::side(back))
+                                .with("forward", Value::side(forward)),
                         );
                     }
                 }
@@ -38,9 +38,9 @@ pub(super) static TABLE: &[Convention] = &[
             // Both sides off is less likely than one.
             variants.sort_by_key(|variant| {
                 let unchanged = [("back", back), ("forward", forward)];
-                let same = unchanged
-                    .iter()
-                    .filter(|(name, given)| variant.parameters.get(name) == Some(&side(*given)));
+                let same = unchanged.iter().filter(|(name, given)| {
+                    variant.parameters.get(name) == Some(&Value::side(*given))
+                });
                 usize::MAX - same.count()
             });
             variants
@@ -96,8 +96,8 @@ pub(super) static TABLE: &[Convention] = &[
                     known.push(window);
                     variants.push(
                         Variant::new(move |recipe| recipe.window = Some(window))
-                            .with("back", side(window.back))
-                            .with("forward", side(window.forward)),
+                            .with("back", Value::side(window.back))
+                            .with("forward", Value::side(window.forward)),
                     );
                 }
             }
@@ -174,10 +174,3 @@ pub(super) static TABLE: &[Convention] = &[
         },
     ),
 ];
-
-fn side(side: Option<usize>) -> Value {
-    match side {
-        Some(n) => Value::Whole(n as i64),
-        None => Value::Name("inf"),
-    }
-}

@@ -1,6 +1,6 @@
 //! What the softmax sums over.
 
-use super::{Convention, Fit, Variant, only};
+use super::{Convention, Fit, Number, Variant, only};
 use crate::recipe::{Axis, EmptyRule, Padding, Phantoms};
 use crate::report::{Parameters, Value};
 
@@ -59,7 +59,8 @@ pub(super) static TABLE: &[Convention] = &[
     .fits(&[Fit {
         grid: |_, _| (1..=40).map(|n| f64::from(n * n)).collect(),
         set: |_, recipe, count| recipe.phantoms = Phantoms::Count(count.max(0.0)),
-        whole: true,
+        number: Number::Whole,
+        alone: false,
         parameters: |_, _, count| Parameters::from([("count", Value::Whole(count as i64))]),
     }]),
 ];

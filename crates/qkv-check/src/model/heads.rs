@@ -155,6 +155,20 @@ impl Model<'_> {
     }
 
     pub(crate) fn normed(&self, kind: Kind, mut x: Sized) -> Sized {
+        let undeclared = match self.recipe.norm {
+            _ if kind == Kind::V => None,
+            Norm::Undeclared { eps } => Some((x.row.len() as f64, eps)),
+            Norm::Length => Some((1.0, 0.0)),
+            _ => None,
+        };
+        if let Some((count, eps)) = undeclared {
+            let root = (x.row.iter().map(|x| x * x).sum::<f64>() / count + eps).sqrt();
+            // As torch's normalize: a row of zeros stays one.
+            let root = if root > 0.0 { root } else { 1.0 };
+            x.row.iter_mut().for_each(|x| *x /= root);
+            x.size.iter_mut().for_each(|x| *x /= root);
+            return x;
+        }
         let block = self.base.problem.block();
         let norm = match kind {
             Kind::Q => &block.q_norm,

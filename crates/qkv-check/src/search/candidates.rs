@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::compare::{Compared, Trial, compare};
-use super::fit;
+use super::{fit, sinks};
 use crate::claim::Claim;
 use crate::conventions::{Convention, Variant, table};
 use crate::recipe::Recipe;
@@ -17,6 +17,9 @@ pub(crate) struct Found {
     /// How each of the causes computes.
     pub recipes: Vec<Recipe>,
 }
+
+/// What comes after the whole table.
+const LAST: usize = usize::MAX / 8;
 
 /// A hypothesis: one or several changes of the right recipe.
 pub(super) struct Hypothesis {
@@ -102,7 +105,7 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         .flat_map(|(rank, convention)| {
             let variants = (convention.variants)(&case.base, &case.right);
             variants.into_iter().map(move |variant| Change {
-                rank,
+                rank: rank + if variant.undeclared { LAST } else { 0 },
                 convention,
                 variant,
             })
@@ -116,7 +119,7 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         survivors = confirm(case, shifted(case), &probes, &bar);
     }
     if survivors.is_empty() {
-        survivors = confirm(case, fit::singles(case, &probes), &probes, &bar);
+        survivors = confirm(case, fitted(case, &probes), &probes, &bar);
     }
     if survivors.is_empty() {
         survivors = confirm(case, pairs(case, &changes), &probes, &bar);
@@ -143,6 +146,13 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
     report(case, survivors)
 }
 
+/// Changes with a number that nobody told.
+fn fitted(case: &Case<'_>, probes: &Probes) -> Vec<Hypothesis> {
+    let mut fitted = fit::singles(case, probes);
+    fitted.extend(sinks::of_each_head(case));
+    fitted
+}
+
 fn much(claim: &Claim) -> f64 {
     let finite = claim.values.data().iter().filter(|x| x.is_finite());
     0.01 * finite.fold(0.0_f64, |most, x| most.max(x.abs())) + 2.0 * claim.half_unit
@@ -157,7 +167,7 @@ fn shifted(case: &Case<'_>) -> Vec<Hypothesis> {
         parameters: Parameters::new(),
         recipe,
         fitted: 1,
-        rank: usize::MAX / 4,
+        rank: LAST,
     }]
 }
 

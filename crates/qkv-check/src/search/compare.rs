@@ -89,6 +89,14 @@ impl<'c> Trial<'c> {
         self.readings[claim].rows()
     }
 
+    /// The head of a row, where it is of one.
+    pub fn head(&self, claim: usize, row: usize) -> Option<usize> {
+        match self.readings[claim].index(row)[..] {
+            [_, h, _] => Some(h),
+            _ => None,
+        }
+    }
+
     pub fn predicted(&self, claim: usize, row: usize) -> Option<RowOut> {
         self.readings[claim].row(&self.model, row)
     }

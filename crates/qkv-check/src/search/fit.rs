@@ -3,7 +3,7 @@
 use super::Case;
 use super::candidates::{Hypothesis, Probes};
 use super::compare::Trial;
-use crate::conventions::{Convention, Fit, table};
+use crate::conventions::{Convention, Fit, Number, table};
 use crate::recipe::Recipe;
 use crate::report::Parameters;
 use rayon::prelude::*;
@@ -39,7 +39,8 @@ pub(super) fn pairs(
     probes: &Probes,
 ) -> Vec<Hypothesis> {
     let rows = Rows::new(case, probes, 4);
-    let unknown = unknown();
+    let mut unknown = unknown();
+    unknown.retain(|(_, _, unknown)| !unknown.alone);
     case.watch.more(known.len());
     known
         .par_iter()
@@ -112,7 +113,12 @@ fn best(
         (fit.set)(&case.base, &mut recipe, number);
         squares(case, &recipe, probes)
     };
-    let costs: Vec<f64> = grid.iter().map(|number| cost(*number, first)).collect();
+    // One of a list may show in few rows.
+    let tried = match fit.number {
+        Number::Listed => probes,
+        Number::Real | Number::Whole => first,
+    };
+    let costs: Vec<f64> = grid.iter().map(|number| cost(*number, tried)).collect();
     let mut sorted: Vec<f64> = costs.iter().copied().filter(|c| c.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let Some(&median) = sorted.get(sorted.len() / 2) else {
@@ -130,12 +136,16 @@ fn best(
     lowest.truncate(if alone { 3 } else { 1 });
     let mut numbers: Vec<f64> = Vec::new();
     for at in lowest {
+        if fit.number == Number::Listed {
+            numbers.push(grid[at]);
+            continue;
+        }
         let low = grid[at.saturating_sub(1)];
         let high = grid[(at + 1).min(grid.len() - 1)];
         let all = |number: f64| cost(number, probes);
         let (low, high) = narrow(&all, low, high, STEPS);
         let number = 0.5 * (low + high);
-        if fit.whole {
+        if fit.number == Number::Whole {
             numbers.push(number.round());
         } else if alone || cost(number, first) <= 0.1 * costs[at] || costs[at] <= 1e-6 * median {
             // It is worth the rest of its digits, which more rows may tell than found it.
@@ -207,7 +217,12 @@ fn usable(case: &Case<'_>, probes: &Probes) -> usize {
 }
 
 /// What is left of an interval around its lowest point, by the golden section.
-fn narrow(cost: &impl Fn(f64) -> f64, mut low: f64, mut high: f64, steps: usize) -> (f64, f64) {
+pub(super) fn narrow(
+    cost: &impl Fn(f64) -> f64,
+    mut low: f64,
+    mut high: f64,
+    steps: usize,
+) -> (f64, f64) {
     let share = (5f64.sqrt() - 1.0) / 2.0;
     let (mut a, mut b) = (high - share * (high - low), low + share * (high - low));
     let (mut at_a, mut at_b) = (cost(a), cost(b));

@@ -2,7 +2,7 @@
 
 use super::draw::Draw;
 use super::scene::Scene;
-use crate::conventions::find;
+use crate::conventions::{Number, find};
 use crate::model::Shared;
 use crate::problem::Base;
 use crate::recipe::Recipe;
@@ -86,7 +86,11 @@ pub fn witness(id: &str) -> Option<Witness> {
             let grid = (unknown.grid)(&base, &right);
             if let Some(number) = grid.get(2 * grid.len() / 3) {
                 let mut recipe = right.clone();
-                (unknown.set)(&base, &mut recipe, 1.07 * number);
+                let number = match unknown.number {
+                    Number::Real => 1.07 * number,
+                    Number::Whole | Number::Listed => *number,
+                };
+                (unknown.set)(&base, &mut recipe, number);
                 recipes.push(recipe);
             }
         }
@@ -163,6 +167,10 @@ fn plan(id: &str) -> Option<Plan> {
         | "softmax-low-precision"
         | "softmax-joint"
         | "groups-tiled"
+        | "alibi-undeclared"
+        | "rotary-undeclared"
+        | "qk-norm-undeclared"
+        | "sinks-undeclared"
         | "position-extra"
         | "position-missing" => {}
         "softcap-missing"
@@ -231,6 +239,7 @@ fn plan(id: &str) -> Option<Plan> {
             });
             (plan.queries, plan.keys) = (9, 12);
         }
+        "window-undeclared" => (plan.queries, plan.keys) = (9, 12),
         "cache-offset" | "cache-ignored" => {
             attention.causal = Some(Causal::BottomRight);
             plan.rotary = true;

@@ -242,8 +242,28 @@ pub fn for_fault(id: &'static str, r: &mut Random) -> (P, Fault) {
         "padding-polarity" | "padding-ignored" => {
             with_lengths(&mut p, r);
         }
+        // Another one, or none where the options have one.
+        "causal-top-left" | "causal-bottom-right" if r.chance(0.5) => {
+            (p.causal, p.window, number) = (None, None, 1.0);
+        }
         "causal-top-left" => p.causal = Some(Align::BottomRight),
         "causal-bottom-right" => p.causal = Some(Align::TopLeft),
+        "window-undeclared" => {
+            // Of a causal mask only what is behind shows.
+            (p.window, p.docs) = (None, None);
+            number = match p.causal {
+                Some(_) => r.pick(&[19.0, 29.0]),
+                None => r.pick(&[10.0, 19.0, 91.0, 11.0, 22.0, 21.0, 2.0]),
+            };
+        }
+        "alibi-undeclared" => p.slopes = None,
+        "rotary-undeclared" => {
+            (p.turn, p.docs) = (None, None);
+            number = r.pick(&[1e4, 5e5, 77.0, -1e4, -1e6, -300.0]);
+        }
+        "sinks-undeclared" => {
+            (p.sinks, number) = (None, r.pick(&[-0.4, 0.3, 1.1]));
+        }
         "causal-missing" | "causal-strict" | "causal-one-ahead" | "causal-reversed" => {
             let align = r.pick(&[Align::TopLeft, Align::BottomRight, Align::Offset(1)]);
             p.causal = Some(align);

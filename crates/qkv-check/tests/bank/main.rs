@@ -84,6 +84,11 @@ const FAULTS: &[&str] = &[
     "dropout-unscaled",
     "dropout-missing",
     "softmax-low-precision",
+    "window-undeclared",
+    "alibi-undeclared",
+    "rotary-undeclared",
+    "sinks-undeclared",
+    "qk-norm-undeclared",
 ];
 
 const FORMATS: [DType; 3] = [DType::F64, DType::F32, DType::Bf16];

@@ -234,6 +234,14 @@ pub fn attention(p: &P, faults: &[Fault]) -> Out {
     if has("rotary-missing") {
         turn = None;
     }
+    if let Some(base) = num("rotary-undeclared") {
+        turn = Some(Turn {
+            interleaved: base < 0.0,
+            base: base.abs(),
+            dim: None,
+            divide: 1.0,
+        });
+    }
     let direction = if has("rotary-direction") { -1.0 } else { 1.0 };
     for bi in 0..b {
         for hi in 0..h {
@@ -292,12 +300,34 @@ pub fn attention(p: &P, faults: &[Fault]) -> Out {
         return exchanged(p, &q, &k, &v, has("layout-swapped"));
     }
 
+    if has("qk-norm-undeclared") {
+        let ones = vec![1.0; dk];
+        q.chunks_mut(dk).for_each(|row| norm(row, &ones));
+        // Cached keys are as they were cached.
+        let new = |(at, row)| (at % lk >= past).then_some(row);
+        for row in k.chunks_mut(dk).enumerate().filter_map(new) {
+            norm(row, &ones);
+        }
+    }
+
     let right_scale = p.scale.unwrap_or(1.0 / (dk as f64).sqrt());
     let mut scale = num("scale").map_or(right_scale, |factor| factor * right_scale);
     if has("scale-after-softmax") {
         scale = 1.0;
     }
     let mut slopes = p.slopes.clone();
+    if has("alibi-undeclared") {
+        // For 8 heads 1/2 to 1/256, a geometric series for others; for those that are no power of
+        // two those of the next smaller one, and every other one of the next larger.
+        let series = |n: usize| -> Vec<f64> {
+            (1..=n)
+                .map(|h| 0.5f64.powf(8.0 * h as f64 / n as f64))
+                .collect()
+        };
+        let below = 1 << h.ilog2();
+        let more = series(2 * below).into_iter().step_by(2);
+        slopes = Some(series(below).into_iter().chain(more).take(h).collect());
+    }
     if let (Some(slopes), Some(factor)) = (&mut slopes, num("alibi-slopes")) {
         slopes.iter_mut().for_each(|s| *s *= factor);
     }
@@ -338,7 +368,9 @@ pub fn attention(p: &P, faults: &[Fault]) -> Out {
                         let kept = keep[bi * lk + j] != inverted;
                         drops += usize::from(!kept && !has("padding-ignored"));
                     }
-                    if p.causal.is_some() && !has("causal-missing") {
+                    let undeclared = [num("causal-top-left"), num("causal-bottom-right")];
+                    let causal = p.causal.is_some() || undeclared.contains(&Some(1.0));
+                    if causal && !has("causal-missing") {
                         let place = match () {
                             () if has("causal-strict") => place - 1,
                             () if has("causal-one-ahead") => place + 1,
@@ -367,6 +399,13 @@ pub fn attention(p: &P, faults: &[Fault]) -> Out {
                         let ahead = j as i64 - place;
                         let outside = back.is_some_and(|n| -ahead > n as i64)
                             || forward.is_some_and(|n| ahead > n as i64);
+                        drops += usize::from(outside);
+                    }
+                    if let Some(reach) = num("window-undeclared") {
+                        // Tens reach back, ones forward; 9 is without end.
+                        let (back, forward) = (reach as i64 / 10, reach as i64 % 10);
+                        let ahead = j as i64 - place;
+                        let outside = back < 9 && -ahead > back || forward < 9 && ahead > forward;
                         drops += usize::from(outside);
                     }
                     if let (Some(lengths), false) = (&p.lengths, has("padding-ignored")) {

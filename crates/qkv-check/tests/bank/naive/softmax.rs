@@ -39,6 +39,9 @@ pub fn softmax(p: &P, faults: &[Fault], logits: &[f64], keep: &[bool]) -> (Vec<f
                 () if has("sinks-scaled") => (sinks[hi] * right_scale).exp(),
                 () => sinks[hi].exp(),
             });
+            if let Some(logit) = num("sinks-undeclared") {
+                extra += (logit + 0.7 * hi as f64).exp();
+            }
             if has("softmax-plus-one") {
                 extra += 1.0;
             }
