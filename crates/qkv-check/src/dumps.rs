@@ -9,6 +9,7 @@ mod relation;
 
 use crate::bound::stored_in;
 use crate::conventions::table;
+use crate::lint::nothing_to_compare;
 use crate::recompute::difference;
 use crate::report::{Cause, Lint, Parameters, Places, Value, Verdict};
 use bound::{Row, Scale};
@@ -285,6 +286,9 @@ impl Comparison {
             None => Verdict::Equal,
         };
         let mut lint = Vec::new();
+        if verdict == Verdict::Undecided && self.compared == 0 {
+            lint.push(nothing_to_compare());
+        }
         if let Some((_, index)) = &self.right_is_nan {
             let at = index.iter().map(|n| *n as i64).collect();
             lint.push(Lint {

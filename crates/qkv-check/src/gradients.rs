@@ -13,6 +13,7 @@ pub use mistakes::MISTAKES;
 use crate::bound::stored_in;
 use crate::conventions::{Text, Variant, table};
 use crate::dumps::{FirstDifference, Report, place_of};
+use crate::lint::nothing_to_compare;
 use crate::model::{Model, Shared};
 use crate::problem::{Base, Problem};
 use crate::recipe::Recipe;
@@ -358,6 +359,9 @@ impl Judge<'_> {
         }
         if report.first_difference.is_some() {
             report.verdict = Verdict::Different;
+        } else if self.pairs.iter().all(|(_, right)| right.data().is_empty()) {
+            report.verdict = Verdict::Undecided;
+            report.lint.push(nothing_to_compare());
         } else if level > 0 {
             report.verdict = Verdict::Rounding;
             report.rounding = [DType::F64, DType::F32, DType::F16, DType::Bf16]

@@ -27,6 +27,9 @@ const fn rule(id: &'static str, en: &'static str, zh: &'static str) -> Rule {
     }
 }
 
+/// The rule for problems without a number.
+const NOTHING: &str = "nothing-to-compare";
+
 /// Everything that is looked for, in the order in which it is reported.
 pub static RULES: &[Rule] = &[
     rule(
@@ -39,6 +42,11 @@ pub static RULES: &[Rule] = &[
         "The first file, which the other is held against, is NaN at {at}: it does not say what is \
          right there.",
         "作为参照的第一个文件在{at}处是NaN：无法说明那里什么是对的。",
+    ),
+    rule(
+        NOTHING,
+        "There is no number to compare: a size is 0.",
+        "没有可以比较的数：有一个尺寸是0。",
     ),
     rule(
         "bias-nan",
@@ -130,6 +138,11 @@ fn finding<const N: usize>(id: &'static str, with: [(&'static str, Value); N]) -
         id,
         parameters: Parameters::from(with),
     }
+}
+
+/// Said where there was no number to compare.
+pub(crate) fn nothing_to_compare() -> Lint {
+    finding(NOTHING, [])
 }
 
 fn place(index: &[usize]) -> Value {

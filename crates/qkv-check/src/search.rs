@@ -8,7 +8,7 @@ mod sinks;
 
 use crate::bound::{Level, roundoff, stored_in};
 use crate::claim::Claim;
-use crate::lint::lint;
+use crate::lint::{lint, nothing_to_compare};
 use crate::model::Shared;
 use crate::problem::{Base, Problem};
 use crate::recipe::Recipe;
@@ -186,6 +186,10 @@ fn judged(case: &Case<'_>) -> Result<Report, Error> {
     report.lint = lint(&case.base, &case.shared, &case.right, claims);
     if let Some(compared) = &compared {
         describe(case, compared, &mut report);
+        if compared.of == 0 {
+            report.lint.insert(0, nothing_to_compare());
+            return Ok(report);
+        }
     }
     if !repeated.is_empty() {
         report.verdict = Verdict::Different;

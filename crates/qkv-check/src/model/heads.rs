@@ -55,11 +55,16 @@ impl Model<'_> {
             return Arc::clone(head);
         }
         let make = || {
-            let (mut rows, mut sizes, mut width) = (Vec::new(), Vec::new(), 0);
+            let (mut rows, mut sizes) = (Vec::new(), Vec::new());
+            // Without keys too a row has its width.
+            let swapped = self.recipe.swap == Swap::KeysValues;
+            let width = match (kind == Kind::V) != swapped {
+                true => self.base.sizes.value_dim,
+                false => self.base.sizes.head_dim,
+            };
             for j in 0..self.sizes.keys {
                 let [b, g, j] = self.inner([b, g, j]);
                 let one = self.ready(kind, [b, g, j]);
-                width = one.row.len();
                 rows.extend(one.row);
                 sizes.extend(one.size);
             }

@@ -32,7 +32,7 @@ impl Model<'_> {
         let mut logits = self.logits(at);
         let count = logits.logits.len();
         let mut empty = !logits.kept.contains(&true);
-        if empty && recipe.dropped == DroppedRule::Left {
+        if empty && count > 0 && recipe.dropped == DroppedRule::Left {
             match recipe.empty {
                 EmptyRule::Zero | EmptyRule::Nan => {}
                 EmptyRule::Uniform | EmptyRule::Unmasked => {
