@@ -4,6 +4,7 @@ use crate::arguments::{count, f64s};
 use crate::array::{Array, Home, Kind as Dtype};
 use crate::error::{bad_value, type_error, value_error};
 use crate::results::hand_over;
+use crate::room;
 use crate::steps::language;
 use crate::work;
 use pyo3::exceptions::PyValueError;
@@ -148,6 +149,9 @@ pub fn trace_weights(
             "give [batch, heads, queries, keys] of every layer, all alike",
         ));
     }
+    // Once in f64 while a layer is read, and in f32 for good.
+    let numbers = room::count(&first.sizes()) * layers.len() as f64;
+    room::check("weights", 4.0 * numbers + 8.0 * room::count(&first.sizes()))?;
     let tokens = match tokens {
         Some(texts) if entries > 1 => {
             return Err(bad_value(

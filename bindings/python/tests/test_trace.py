@@ -110,11 +110,15 @@ def test_weights_from_elsewhere():
 
 def test_refusals(tmp_path):
     weights = numpy.array([[1.0, 0.0], [0.5, 0.5]])
+    endless = numpy.lib.stride_tricks.as_strided(weights, (1, 8, 1 << 25, 1 << 25), (0, 0, 0, 0))
     refused = [
         (lambda: qkv.trace_weights(weights, ["one"]), ValueError, "tokens|token"),
         (lambda: qkv.trace_weights([]), ValueError, "no layer"),
         (lambda: qkv.trace_weights([weights, weights[:1]]), ValueError, "all alike"),
         (lambda: qkv.trace_weights(weights > 0), TypeError, "bool"),
+        (lambda: qkv.trace_weights(endless), MemoryError, "GiB"),
+        (lambda: qkv.trace_weights(numpy.ma.masked_less(weights, 0.1)), TypeError, "masked"),
+        (lambda: qkv.trace_weights(numpy.zeros((1, 2, 0, 0))), ValueError, "."),
         (lambda: qkv.trace_weights(weights).weights(0, 1), ValueError, "head 1"),
         (lambda: qkv.trace_weights(weights).weights(3, 0), ValueError, "layer 3"),
         (lambda: qkv.trace_weights(weights).html(entry=2), ValueError, "entry"),
