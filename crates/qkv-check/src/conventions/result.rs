@@ -67,8 +67,8 @@ pub(super) static TABLE: &[Convention] = &[
     ),
     Convention::new(
         "row-shift",
-        "Each row is shifted by a constant ({shift}), which the softmax does not see.",
-        "每行整体偏移了一个常数（{shift}），softmax看不出来。",
+        "Each row is shifted by a constant ({shift}); of scores the softmax does not see it.",
+        "每行整体偏移了一个常数（{shift}）；如果是得分，softmax看不出来。",
         |_, _| Vec::new(), // allowed for in the search, since every row has a number of its own
     ),
     Convention::new(

@@ -6,6 +6,24 @@ use super::naive::{P, attention};
 /// How many kinds there are.
 pub const KINDS: usize = 12;
 
+/// Whether a fault has made nothing but a shift of whole rows, each by a number of its own, which is in
+/// the table: so it is where a changed value is the only one that its rows see.
+pub fn shifts_rows(wrong: &[f64], right: &[f64], width: usize) -> bool {
+    let pairs = wrong.chunks(width).zip(right.chunks(width));
+    pairs.into_iter().all(|(wrong, right)| {
+        let apart = wrong.iter().zip(right).map(|(a, b)| a - b);
+        let (least, most) = apart.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| {
+            (a.min(x), b.max(x))
+        });
+        // Two roundings of numbers of this size.
+        let size = wrong
+            .iter()
+            .chain(right)
+            .fold(0.0_f64, |a, x| a.max(x.abs()));
+        most - least <= 4.0 * f64::EPSILON * size
+    })
+}
+
 /// What such a fault gives instead of the right output.
 pub fn output(kind: usize, p: &P, r: &mut Random) -> Vec<f64> {
     let right = attention(p, &[]);
