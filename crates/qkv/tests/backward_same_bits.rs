@@ -3,10 +3,11 @@
 
 mod support;
 
+use half::{bf16, f16};
 use qkv::definition::Gradients;
 use qkv::{
-    Attention, Causal, EmptyRows, Float, GradientsMut, Inputs, Isa, Options, Saved, Store, Tensor,
-    ViewMut, backward, backward_into, forward_with,
+    Attention, Causal, EmptyRows, Float, GradientsMut, Inputs, Isa, Options, Output, Saved, Store,
+    Tensor, ViewMut, backward, backward_into, forward_with,
 };
 use rayon::ThreadPoolBuilder;
 use support::{Array, Call, Gap, LAYOUTS, Layout, Random, isas, options, same_bits, times};
@@ -142,7 +143,7 @@ fn neighbours_in_the_batch_change_no_bit() {
     }
 }
 
-/// NaN in what is dropped changes nothing.
+/// NaN in what is dropped changes nothing, not even the gradient of the bias that stands there.
 #[test]
 fn what_is_dropped_is_not_read() {
     let mut random = Random::new(34);
@@ -153,20 +154,81 @@ fn what_is_dropped_is_not_read() {
     call.masks.push((mask, true));
     call.causal = Some(Causal::Offset(220));
     let grad = grad_of(&call, &mut Random::new(35));
-    let mut spoiled = call.clone();
-    for j in (3..300).step_by(7).chain(290..300) {
-        for array in [&mut spoiled.k, &mut spoiled.v] {
-            for c in 0..array.shape[3] {
-                let at = array.position([0, 0, j, c]);
-                array.data[at] = f64::NAN;
+    for bias in [None, Some(array([1, 2, 70, 300]))] {
+        call.bias = bias;
+        let mut spoiled = call.clone();
+        for j in (3..300).step_by(7).chain(290..300) {
+            for array in [&mut spoiled.k, &mut spoiled.v] {
+                for c in 0..array.shape[3] {
+                    let at = array.position([0, 0, j, c]);
+                    array.data[at] = f64::NAN;
+                }
             }
         }
+        for isa in isas() {
+            let clean = of::<f32>(&call, &grad, Layout::Plain, &options(isa, 1));
+            let found = of::<f32>(&spoiled, &grad, Layout::Plain, &options(isa, 1));
+            assert_same(&clean, &found, &format!("{isa:?}"));
+            assert!(clean.k.data()[3 * 9..4 * 9].iter().all(|&x| x == 0.0));
+        }
     }
-    for isa in isas() {
-        let clean = of::<f32>(&call, &grad, Layout::Plain, &options(isa, 1));
-        let found = of::<f32>(&spoiled, &grad, Layout::Plain, &options(isa, 1));
-        assert_same(&clean, &found, &format!("{isa:?}"));
-        assert!(clean.k.data()[3 * 9..4 * 9].iter().all(|&x| x == 0.0));
+}
+
+/// NaN in the gradient of one row's output, or in what was saved of the row, comes to the keys that the
+/// row keeps, if any, and changes no bit of other keys and rows.
+#[test]
+fn a_row_that_is_not_finite_stays_with_its_keys() {
+    let mut random = Random::new(38);
+    let mut array = |shape| Array::new(shape, Layout::Plain, |_| random.normal());
+    let (queries, keys, d_k, d_v, empty) = (70, 300, 9, 5, 17);
+    let (q, k) = (array([1, 1, queries, d_k]), array([1, 1, keys, d_k]));
+    let mut call = Call::plain(q, k, array([1, 1, keys, d_v]));
+    let keeps = |i: usize, j: usize| i != empty && (i + j) % 5 != 2;
+    let shape = [1, 1, queries, keys];
+    let mask = Array::new(shape, Layout::Plain, |[_, _, i, j]| keeps(i, j));
+    call.masks.push((mask, true));
+    let grad = grad_of(&call, &mut random).map(Layout::Plain, |x| x as f32);
+    let typed = call.typed::<f32>([Layout::Plain; 3]);
+    let (attention, inputs) = (call.attention(&typed), typed.inputs());
+    for (isa, spoiled) in isas().flat_map(|isa| [(isa, 41), (isa, empty)]) {
+        let row = spoiled * d_v..(spoiled + 1) * d_v;
+        let options = options(isa, 1);
+        let output = forward_with(&attention, &inputs, &options).unwrap();
+        let run = |output: &Output<f32>, grad: &Array<f32>| {
+            let saved = Saved::new(output).unwrap();
+            backward(&attention, &inputs, saved, grad.view(), &options).unwrap()
+        };
+        let clean = run(&output, &grad);
+        let mut bad_grad = grad.clone();
+        bad_grad.data[row.clone()].fill(f32::NAN);
+        let mut bad_output = output.clone();
+        bad_output.output.data_mut()[row.clone()].fill(f32::NAN);
+        let mut bad_lse = output.clone();
+        bad_lse.lse.data_mut()[spoiled] = f64::NAN;
+        for (what, found, reaches_values) in [
+            ("grad", run(&output, &bad_grad), true),
+            ("output", run(&bad_output, &grad), false),
+            ("lse", run(&bad_lse, &grad), true),
+        ] {
+            for i in 0..queries {
+                let [a, b] = [&clean, &found].map(|of| &of.q.data()[i * d_k..(i + 1) * d_k]);
+                let fits = i == spoiled && b.iter().all(|x| x.is_nan());
+                assert!(fits || same_bits(a, b), "{isa:?} {what} dq[{i}]");
+            }
+            for j in 0..keys {
+                let keeps = keeps(spoiled, j);
+                let [a, b] = [&clean, &found].map(|of| &of.k.data()[j * d_k..(j + 1) * d_k]);
+                let fits = keeps && b.iter().all(|x| x.is_nan());
+                assert!(fits || !keeps && same_bits(a, b), "{isa:?} {what} dk[{j}]");
+                let [a, b] = [&clean, &found].map(|of| &of.v.data()[j * d_v..(j + 1) * d_v]);
+                let reached = keeps && reaches_values;
+                let fits = reached && b.iter().all(|x| x.is_nan());
+                assert!(
+                    fits || !reached && same_bits(a, b),
+                    "{isa:?} {what} dv[{j}]"
+                );
+            }
+        }
     }
 }
 
@@ -201,6 +263,98 @@ fn gradients_accumulate() {
             doubled(once.data(), twice.data());
         }
     }
+}
+
+/// Half precision rounds once: what single precision gives for the same numbers is added to what is
+/// there, and that is rounded.
+fn half_accumulates<T: Float + Gap>(seed: u64) {
+    let mut random = Random::new(seed);
+    for n in 0..times(15) {
+        let mut call = Call::random(&mut random).rounded::<T>();
+        call.empty_rows = EmptyRows::Zero;
+        if n % 3 == 0 {
+            call.sinks = Some((0..call.q.shape[1]).map(|_| random.normal()).collect());
+        }
+        let grad = grad_of(&call, &mut random).map(Layout::Plain, T::from_f64);
+        let (typed, wide) = (
+            call.typed::<T>([Layout::Plain; 3]),
+            call.typed::<f32>([Layout::Plain; 3]),
+        );
+        let attention = call.attention(&typed);
+        for isa in isas() {
+            let options = options(isa, 1);
+            let output = forward_with(&attention, &typed.inputs(), &options).unwrap();
+            let of_output = Tensor::new(
+                output.output.shape(),
+                output
+                    .output
+                    .data()
+                    .iter()
+                    .map(|x| x.to_f64() as f32)
+                    .collect(),
+            )
+            .unwrap();
+            let saved = Saved {
+                output: of_output.view().unwrap(),
+                lse: output.lse.data(),
+            };
+            let wide_grad = grad.map(Layout::Plain, |x| x.to_f64() as f32);
+            let sums = backward(
+                &attention,
+                &wide.inputs(),
+                saved,
+                wide_grad.view(),
+                &options,
+            )
+            .unwrap();
+            let before = |tensor: &Tensor<f32>| {
+                let some =
+                    (0..tensor.data().len()).map(|n| T::from_f64((n % 9) as f64 * 0.25 - 1.0));
+                Tensor::new(tensor.shape(), some.collect()).unwrap()
+            };
+            let there = Gradients {
+                q: before(&sums.q),
+                k: before(&sums.k),
+                v: before(&sums.v),
+                bias: sums.bias.as_ref().map(before),
+                sinks: sums.sinks.as_ref().map(before),
+            };
+            let mut found = there.clone();
+            let to = GradientsMut::new(&mut found, Store::Add).unwrap();
+            let saved = Saved::new(&output).unwrap();
+            backward_into(
+                &attention,
+                &typed.inputs(),
+                saved,
+                grad.view(),
+                &options,
+                to,
+            )
+            .unwrap();
+            let added = |there: &Tensor<T>, sums: &Tensor<f32>| {
+                let pairs = there.data().iter().zip(sums.data());
+                let sum = pairs.map(|(x, y)| T::from_f64(f64::from(x.to_f64() as f32 + y)));
+                Tensor::new(sums.shape(), sum.collect()).unwrap()
+            };
+            let both = |there: &Option<Tensor<T>>, sums: &Option<Tensor<f32>>| {
+                there.as_ref().zip(sums.as_ref()).map(|(x, y)| added(x, y))
+            };
+            let wanted = Gradients {
+                q: added(&there.q, &sums.q),
+                k: added(&there.k, &sums.k),
+                v: added(&there.v, &sums.v),
+                bias: both(&there.bias, &sums.bias),
+                sinks: both(&there.sinks, &sums.sinks),
+            };
+            assert_same(&wanted, &found, &format!("{isa:?} {}", call.describe()));
+        }
+    }
+}
+
+#[test]
+fn gradients_of_half_precision_accumulate() {
+    half_accumulates::<f16>(39);
+    half_accumulates::<bf16>(40);
 }
 
 /// Arrays of the caller's with any strides get the same bits, and nothing between their elements.

@@ -342,8 +342,13 @@ fn extra_backward<T: Float>(attention: &Attention<'_>, threads: usize, shape: [u
 /// queries × 272 keys, sums, packed keys and values of 256 keys, 64 wide: 209 + 262 kB, and lists.
 const FIXED_BACKWARD: usize = 1 << 20;
 
-/// Three numbers for each row, lists of blocks, and the sums of the queries of a head that is not
-/// done: a thread's own head each, or all heads where threads share one.
+/// Bytes that the backward pass may hold: three numbers for each row, lists of blocks, and the sums of
+/// the queries of a head that is not done: a thread's own head each, or all heads where threads share
+/// one.
+fn linear_backward([_, heads, length, width]: [usize; 4], threads: usize) -> usize {
+    heads * length * (width + 3) * size_of::<f32>() + threads * FIXED_BACKWARD
+}
+
 #[test]
 fn memory_of_the_backward_pass_is_linear_in_the_length() {
     let _turn = turn();
@@ -351,17 +356,38 @@ fn memory_of_the_backward_pass_is_linear_in_the_length() {
         for threads in [1, 2] {
             for heads in [1, 3] {
                 for length in [1024, 2048, 4096] {
-                    let found = extra_backward::<f32>(&attention, threads, [1, heads, length, 64]);
-                    let sums = heads * length * 64 * size_of::<f32>();
-                    let rows = heads * length * 3 * size_of::<f32>();
+                    let shape = [1, heads, length, 64];
+                    let found = extra_backward::<f32>(&attention, threads, shape);
                     assert!(
-                        found <= sums + rows + threads * FIXED_BACKWARD,
+                        found <= linear_backward(shape, threads),
                         "{threads} threads, {heads} heads of {length}: {found} bytes"
                     );
                 }
             }
         }
     }
+}
+
+/// In a window only the sums of the queries that see some of a block of keys are held at a time.
+#[test]
+fn memory_of_the_backward_pass_of_a_window_is_that_of_its_queries() {
+    let _turn = turn();
+    let back = 511;
+    let attention = Attention {
+        window: Some(Window {
+            back: Some(back),
+            forward: None,
+        }),
+        ..causal()
+    };
+    let length = 8192;
+    let found = extra_backward::<f32>(&attention, 1, [1, 1, length, 64]);
+    // Of the queries that see some of 256 keys, and of a block of queries at each end; and what a
+    // list has of each block of 96.
+    let sums = (back + 256 + 2 * 96) * 64 * size_of::<f32>();
+    let rows = length * 3 * size_of::<f32>() + length.div_ceil(96) * 256;
+    assert!(found <= sums + rows + FIXED_BACKWARD, "{found}");
+    assert!(sums + rows + FIXED_BACKWARD < length * 64 * size_of::<f32>());
 }
 
 /// Besides that, half precision has copies of five arrays in single precision, and of three gradients.
@@ -399,7 +425,9 @@ fn figures_of_long_inputs() {
         }),
         ..causal()
     };
-    // Memory does not go by the number of pairs, so the longest have few.
+    // In the backward pass the sums of a query are held from the first block of keys that it sees to
+    // the last: of all queries at a time where the first keys are seen by all (causal), of some in a
+    // window. Both are linear; the longest has its own test.
     for (name, attention, lengths) in [
         ("causal", causal(), &[4096, 8192, 16_384][..]),
         ("window 512", window, &[16_384, 32_768, 65_536, 131_072]),
@@ -412,6 +440,24 @@ fn figures_of_long_inputs() {
                 figures::<f16>(&place, &attention, threads, length);
             }
         }
+    }
+}
+
+/// Causal attention holds the sums of all queries: no more a key for 131,072 keys than for 4,096.
+#[test]
+#[ignore = "two minutes in release on one thread"]
+fn memory_of_the_backward_pass_of_a_very_long_input() {
+    let _turn = turn();
+    for length in [4096, 131_072] {
+        let found = extra_backward::<f32>(&causal(), 1, [1, 1, length, 64]);
+        println!(
+            "{length}: {found} bytes, {:.1} a key",
+            found as f64 / length as f64
+        );
+        assert!(
+            found <= linear_backward([1, 1, length, 64], 1),
+            "{length}: {found} bytes"
+        );
     }
 }
 

@@ -221,11 +221,10 @@ impl<T: Real> Workspace<T> {
             scratch.x.get(rows * STRIDE),
         );
         if !finite {
-            let x = scratch.x.get(rows * STRIDE);
-            for (i, kept) in self.kept.iter().enumerate().take(rows) {
+            // The bias takes them all; what goes key by key reads only what is kept.
+            for (kept, dx) in self.kept.iter().zip(dx.chunks_mut(STRIDE)) {
                 for j in (union.from..union.to).filter(|&j| !kept[j]) {
-                    x[i * STRIDE + j] = T::ZERO;
-                    dx[i * STRIDE + j] = T::ZERO;
+                    dx[j] = T::ZERO;
                 }
             }
         }

@@ -116,25 +116,39 @@ pub fn gradient_bound(dtype: DType, sizes: &GradientSizes) -> GradientBound {
     };
     let (keys, rows) = (sizes.keys as f64, sizes.rows as f64);
     let (bias, sinks) = (sizes.bias_terms as f64, sizes.sink_terms as f64);
-    let rounded = |size: f64, share: f64, lost: f64| {
+    // `most` is how many times `size` the gradient may be.
+    let rounded = |most: f64, size: f64, share: f64, lost: f64| {
         let error = all * size * share + lost;
-        error + h * (2.0 * size + error) + least
+        error + h * (most * size + error) + least
     };
     let (scale, weight, grad) = (sizes.scale, sizes.weight, share * sizes.grad);
     GradientBound {
-        q: rounded(scale * sizes.k * g, chain(keys), lost(keys, sizes.k, scale)),
+        q: rounded(
+            2.0,
+            scale * sizes.k * g,
+            chain(keys),
+            lost(keys, sizes.k, scale),
+        ),
         k: rounded(
+            2.0,
             scale * sizes.q * g * weight,
             chain(rows),
             lost(rows, sizes.q, scale) * weight.max(1.0),
         ),
         v: rounded(
+            1.0,
             grad * weight,
             2.0 * e + (rows + 4.0) * u,
             tiny * (1.0 + rows * (1.0 + grad)),
         ),
-        bias: rounded(g * sizes.bias_weight, chain(bias), lost(bias, 1.0, 1.0)),
+        bias: rounded(
+            2.0,
+            g * sizes.bias_weight,
+            chain(bias),
+            lost(bias, 1.0, 1.0),
+        ),
         sinks: rounded(
+            1.0,
             g * sinks,
             2.0 * e + of_output + (sinks + 8.0) * u,
             lost(sinks, 1.0, 1.0),

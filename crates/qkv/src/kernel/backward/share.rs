@@ -184,12 +184,10 @@ fn cut_queries<'g, T: Real>(
     mut out: Piece<'g, T>,
     to: &mut [Vec<QueryBlock<'g, T>>],
 ) {
-    let mut free = 0;
+    // Stretches follow each other without a gap.
     for (stretch, to) in stretches.iter().zip(to) {
         let viewer = problem.call.visible.viewer(batch, stretch);
         for queries in query_blocks(stretch.queries.clone()) {
-            problem.zero(out.take(2, queries.start - free));
-            free = queries.end;
             let out = out.take(2, queries.len());
             let seen = seen(queries.clone().map(|query| viewer.sight(query)));
             if seen.is_empty() {
@@ -208,7 +206,6 @@ fn cut_queries<'g, T: Real>(
             });
         }
     }
-    problem.zero(out);
 }
 
 /// Blocks of keys that hold all that is seen.
