@@ -1,4 +1,4 @@
-//! Somebody else's gradients of queries, keys and values.
+//! Somebody else's gradients of queries, keys, values, bias and sinks.
 //!
 //! The right ones are those of the definition's derivative, with the bound of
 //! [`qkv::gradient_bound`]. Where they differ, the derivative is worked out again under every
@@ -7,6 +7,8 @@
 
 mod backward;
 mod mistakes;
+mod repeated;
+mod sizes;
 
 pub use mistakes::MISTAKES;
 
@@ -19,14 +21,15 @@ use crate::problem::{Base, Problem};
 use crate::recipe::Recipe;
 use crate::recompute::difference;
 use crate::report::{Cause, Lint, Parameters, Places, Verdict};
-use backward::{Gradients, Kept, Mistake};
-use qkv::{DType, GradientBound, GradientName, GradientSizes, Tensor, gradient_bound};
+use backward::{Gradients, Mistake};
+use qkv::{DType, GradientBound, GradientName, Tensor, gradient_bound};
 use rayon::prelude::*;
+use sizes::{largest, sizes};
 
 /// Somebody else's gradient.
 #[derive(Clone, Debug)]
 pub struct GradientClaim {
-    /// [`GradientName::GradQ`], `GradK` or `GradV`.
+    /// [`GradientName::GradQ`], `GradK`, `GradV`, `GradBias` or `GradSinks`.
     pub name: GradientName,
     /// In the shape of what it is the gradient of; leading axes of length 1 may be left out.
     pub values: Tensor<f64>,
@@ -59,6 +62,8 @@ pub enum Error {
     Problem(qkv::Error),
     /// The problem starts from tokens.
     NotGiven,
+    /// A gradient of something that the options do not have.
+    Missing(GradientName),
     /// Numbers of another shape than what they are the gradient of.
     Shape {
         /// Which gradient.
@@ -77,8 +82,10 @@ impl From<qkv::Error> for Error {
 }
 
 /// The order in which gradients are worked out.
-const ORDER: [GradientName; 3] = [
+const ORDER: [GradientName; 5] = [
     GradientName::GradV,
+    GradientName::GradSinks,
+    GradientName::GradBias,
     GradientName::GradQ,
     GradientName::GradK,
 ];
@@ -90,7 +97,7 @@ const ORDER: [GradientName; 3] = [
 ///
 /// # Errors
 /// [`Error::Problem`] where inputs do not fit each other, [`Error::Shape`] for a gradient of another
-/// shape, [`Error::NotGiven`] for a problem of tokens and weights.
+/// shape, [`Error::Missing`] for one of a bias or of sinks that there are not, [`Error::NotGiven`] for a problem of tokens and weights.
 ///
 /// ```
 /// use qkv::{Block, DType, GradientName, Inputs, Tensor};
@@ -144,9 +151,7 @@ pub fn check(
     sorted.sort_by_key(|claim| ORDER.iter().position(|name| *name == claim.name));
     let mut pairs = Vec::new();
     for claim in sorted {
-        let Some(right) = right(claim.name) else {
-            continue;
-        };
+        let right = right(claim.name).ok_or(Error::Missing(claim.name))?;
         if stripped(right.shape()) != stripped(claim.values.shape()) {
             return Err(Error::Shape {
                 name: claim.name,
@@ -190,69 +195,6 @@ fn stripped(shape: &[usize]) -> &[usize] {
     &shape[ones..]
 }
 
-/// What the bound is derived from, in this problem's own numbers.
-fn sizes(base: &Base<'_>, shared: &Shared, right: &Recipe, grad: &Tensor<f64>) -> GradientSizes {
-    let sizes = base.sizes;
-    let group = sizes.heads / sizes.kv_heads.max(1);
-    let mut out = GradientSizes {
-        head_dim: sizes.head_dim,
-        value_dim: sizes.value_dim,
-        keys: sizes.keys,
-        rows: sizes.queries * group,
-        weight: 0.0,
-        bias_terms: 0,
-        bias_weight: 0.0,
-        sink_terms: 0,
-        largest_score: 0.0,
-        scale: right.scale.abs(),
-        softcap: right.softcap,
-        dropout: right.dropout.map_or(0.0, |dropout| dropout.p),
-        q: 0.0,
-        k: 0.0,
-        grad: largest(grad.data()),
-        product: 0.0,
-    };
-    let Some(model) = Model::new(base, shared, right, false) else {
-        return out;
-    };
-    for at in 0..sizes.batch * sizes.kv_heads {
-        let (b, g) = (at / sizes.kv_heads, at % sizes.kv_heads);
-        let mut weight = vec![0.0; sizes.keys];
-        for h in g * group..(g + 1) * group {
-            let kept = Kept::new(&model, [b, h]);
-            out.q = out
-                .q
-                .max(kept.q.iter().map(|row| largest(row)).fold(0.0, f64::max));
-            out.k = out
-                .k
-                .max(kept.k.iter().map(|row| largest(row)).fold(0.0, f64::max));
-            for i in 0..sizes.queries {
-                let Some(row) = kept.row(&model, i) else {
-                    continue;
-                };
-                for j in (0..sizes.keys).filter(|j| row.weights[*j] != 0.0) {
-                    weight[j] += row.weights[j];
-                    let of = |a: &[f64], b: &[f64]| -> f64 {
-                        a.iter().zip(b).map(|(a, b)| (a * b).abs()).sum()
-                    };
-                    let score = right.scale.abs() * of(&kept.q[i], &kept.k[j]);
-                    let added = (row.logits[j] - row.scaled[j]).abs();
-                    let added = if added.is_finite() { added } else { 0.0 };
-                    out.largest_score = out.largest_score.max(score + added);
-                    let product = of(grad.row(&[b, h, i]), &kept.v[j]);
-                    out.product = out.product.max(product);
-                }
-            }
-        }
-        out.weight = out.weight.max(weight.into_iter().fold(0.0, f64::max));
-    }
-    out
-}
-
-fn largest(numbers: &[f64]) -> f64 {
-    numbers.iter().fold(0.0, |a, x| a.max(x.abs()))
-}
-
 /// Claims beside right numbers, with what rounding may do.
 struct Judge<'a> {
     /// From fine to coarse.
@@ -267,6 +209,8 @@ impl Judge<'_> {
         let bound = match claim.name {
             GradientName::GradQ => bound.q,
             GradientName::GradK => bound.k,
+            GradientName::GradBias => bound.bias,
+            GradientName::GradSinks => bound.sinks,
             _ => bound.v,
         };
         // Stored in single precision it is rounded once more than the bound knows.

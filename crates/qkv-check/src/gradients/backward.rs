@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! dP[i,j] = g_i·v_j,   dS[i,j] = P[i,j]·(dP[i,j] − Σ_j P·dP)·(1 − tanh²),
-//! dQ_i = scale·Σ_j dS[i,j]·k_j,   dK_j = scale·Σ_i dS[i,j]·q_i,   dV_j = Σ_i P'[i,j]·g_i
+//! dQ_i = scale·Σ_j dS[i,j]·k_j,   dK_j = scale·Σ_i dS[i,j]·q_i,   dV_j = Σ_i P'[i,j]·g_i,
+//! d(bias) = Σ dS without 1 − tanh²,   d(sink) = −Σ_i P[i,sink]·Σ_j P·dP
 //! ```
 
+use super::repeated::Repeated;
 use crate::model::{Kind, Model};
 use crate::problem::Base;
 use crate::recipe::{Arrangement, Axis, Cap, DroppedRule, Merge, Recipe, Shown, Split, Swap};
@@ -25,9 +27,15 @@ pub(super) struct Mistake {
     pub turned_back: bool,
     pub turned_on: bool,
     pub sign: f64,
+    /// The scale, and the derivative of the softcap, in the gradient of the bias too.
+    pub bias_scaled: bool,
+    pub bias_capped: bool,
+    /// What becomes of the gradients of scores that share a number of the bias.
+    pub bias: Groups,
+    pub sinks_sign: f64,
 }
 
-/// What becomes of the gradients of a group's heads.
+/// What becomes of the gradients of a group's heads, or of others that are to be summed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Groups {
     Sum,
@@ -50,6 +58,10 @@ impl Default for Mistake {
             turned_back: true,
             turned_on: false,
             sign: 1.0,
+            bias_scaled: false,
+            bias_capped: false,
+            bias: Groups::Sum,
+            sinks_sign: 1.0,
         }
     }
 }
@@ -65,6 +77,10 @@ impl Mistake {
             && (self.dropout || recipe.dropout.is_some())
             && (self.turned_back && !self.turned_on || recipe.rotary.rotary.is_some())
             && (self.row_term || self.softmax)
+            && (!self.bias_scaled && !self.bias_capped || base.bias.is_some())
+            && (!self.bias_capped || recipe.softcap.is_some())
+            && (self.bias == Groups::Sum || Repeated::of(base).is_some_and(|one| one.terms() > 1))
+            && (self.sinks_sign == 1.0 || recipe.sinks.is_some())
     }
 }
 
@@ -140,11 +156,13 @@ impl Kept {
     }
 }
 
-/// Gradients of queries, keys and values.
+/// Gradients of queries, keys and values, of the bias and of sinks.
 pub(super) struct Gradients {
     q: Vec<f64>,
     k: Vec<f64>,
     v: Vec<f64>,
+    bias: Vec<f64>,
+    sinks: Vec<f64>,
 }
 
 impl Gradients {
@@ -152,6 +170,8 @@ impl Gradients {
         match name {
             GradientName::GradQ => &self.q,
             GradientName::GradK => &self.k,
+            GradientName::GradBias => &self.bias,
+            GradientName::GradSinks => &self.sinks,
             _ => &self.v,
         }
     }
@@ -163,11 +183,14 @@ impl Gradients {
         mistake: Mistake,
     ) -> Option<Gradients> {
         let sizes = base.sizes;
+        let repeated = Repeated::of(base);
         let (d, dv) = (sizes.head_dim, sizes.value_dim);
         let mut out = Gradients {
             q: vec![0.0; sizes.batch * sizes.heads * sizes.queries * d],
             k: vec![0.0; sizes.batch * sizes.kv_heads * sizes.keys * d],
             v: vec![0.0; sizes.batch * sizes.kv_heads * sizes.keys * dv],
+            bias: vec![0.0; repeated.as_ref().map_or(0, Repeated::len)],
+            sinks: vec![0.0; sizes.heads],
         };
         let group = sizes.heads / sizes.kv_heads.max(1);
         for at in 0..sizes.batch * sizes.heads {
@@ -191,15 +214,55 @@ impl Gradients {
             };
             add(&mut out.k, &head.k);
             add(&mut out.v, &head.v);
+            out.sinks[h] += mistake.sinks_sign * head.sink;
+            if let Some(repeated) = &repeated {
+                out.add_bias(repeated, &head.masked, [b, h], model, mistake);
+            }
         }
         out.turn_back(model, base, mistake);
-        for numbers in [&mut out.q, &mut out.k, &mut out.v] {
+        let Gradients {
+            q,
+            k,
+            v,
+            bias,
+            sinks,
+        } = &mut out;
+        for numbers in [q, k, v, bias, sinks] {
             numbers.iter_mut().for_each(|x| *x *= mistake.sign);
         }
         if mistake.swapped {
             std::mem::swap(&mut out.q, &mut out.k);
         }
         Some(out)
+    }
+
+    /// What the scores of a head give the numbers of the bias.
+    fn add_bias(
+        &mut self,
+        repeated: &Repeated,
+        masked: &[f64],
+        [b, h]: [usize; 2],
+        model: &Model<'_>,
+        mistake: Mistake,
+    ) {
+        let keys = model.sizes().keys.max(1);
+        let scale = if mistake.bias_scaled {
+            model.recipe.scale
+        } else {
+            1.0
+        };
+        let factor = scale * model.recipe.bias_factor;
+        for (at, ds) in masked.iter().enumerate() {
+            let to = &mut self.bias[repeated.at([b, h, at / keys, at % keys])];
+            match mistake.bias {
+                Groups::Sum => *to += factor * ds,
+                Groups::Mean => *to += factor * ds / repeated.terms() as f64,
+                // The first batch entry's alone.
+                Groups::First if b == 0 => *to += factor * ds,
+                Groups::Last if b + 1 == model.sizes().batch => *to += factor * ds,
+                Groups::First | Groups::Last => {}
+            }
+        }
     }
 
     /// From rotated queries and keys to those before; cached keys are as they were cached.
@@ -229,6 +292,9 @@ struct Head {
     q: Vec<f64>,
     k: Vec<f64>,
     v: Vec<f64>,
+    /// Of the scores with their bias, row by row.
+    masked: Vec<f64>,
+    sink: f64,
 }
 
 impl Head {
@@ -240,6 +306,8 @@ impl Head {
             q: vec![0.0; kept.q.len() * width(&kept.q)],
             k: vec![0.0; kept.k.len() * d],
             v: vec![0.0; kept.v.len() * dv],
+            masked: vec![0.0; kept.q.len() * kept.k.len()],
+            sink: 0.0,
         };
         let scale = model.recipe.scale.powi(mistake.scales);
         for i in 0..kept.q.len() {
@@ -263,13 +331,20 @@ impl Head {
                 .collect();
             let sum: f64 = used.iter().zip(&dp).map(|(j, dp)| weights[*j] * dp).sum();
             let row_term = if mistake.row_term { sum } else { 0.0 };
+            out.sink -= sink_weight(model, h, &logits, &weights) * row_term;
             for (&j, dp) in used.iter().zip(&dp) {
                 let mut ds = match mistake.softmax {
                     true => weights[j] * (dp - row_term),
                     false => *dp,
                 };
-                if let (Some(cap), true) = (model.recipe.softcap, mistake.softcap) {
-                    ds *= 1.0 - (scaled[j] / cap).tanh().powi(2);
+                let slope = match model.recipe.softcap {
+                    Some(cap) => 1.0 - (scaled[j] / cap).tanh().powi(2),
+                    None => 1.0,
+                };
+                let at = i * kept.k.len() + j;
+                out.masked[at] = if mistake.bias_capped { slope * ds } else { ds };
+                if mistake.softcap {
+                    ds *= slope;
                 }
                 ds *= scale;
                 for c in 0..d {
@@ -283,6 +358,20 @@ impl Head {
         }
         Some(out)
     }
+}
+
+/// The weight of a head's sink: that of a key, and how much more the sink's logit is.
+fn sink_weight(model: &Model<'_>, h: usize, logits: &[f64], weights: &[f64]) -> f64 {
+    let Some(sinks) = &model.recipe.sinks else {
+        return 0.0;
+    };
+    // A key that a mistake keeps has no logit.
+    let pairs = weights.iter().zip(logits).filter(|(_, l)| l.is_finite());
+    let largest = pairs.max_by(|a, b| a.0.total_cmp(b.0));
+    largest.map_or(0.0, |(weight, logit)| match *weight > 0.0 {
+        true => weight * (sinks[h] - logit).exp(),
+        false => 0.0,
+    })
 }
 
 /// Weights that a backward pass makes again without the mask, from the lse of the kept keys.

@@ -101,6 +101,44 @@ pub static MISTAKES: &[GradientMistake] = &[
         |mistake| mistake.turned_on = true,
     ),
     mistake(
+        "grad-bias-scaled",
+        "The gradient of the bias is multiplied by the scale, though the bias is added after it.",
+        "偏置的梯度多乘了缩放系数，而偏置是在缩放之后加的。",
+        |mistake| mistake.bias_scaled = true,
+    ),
+    mistake(
+        "grad-bias-capped",
+        "The gradient of the bias is multiplied by the derivative of the softcap, though the bias is \
+         added after it.",
+        "偏置的梯度多乘了softcap的导数，而偏置是在softcap之后加的。",
+        |mistake| mistake.bias_capped = true,
+    ),
+    mistake(
+        "grad-bias-not-summed",
+        "The gradient of the bias is not summed over the batch entries that share it: one's alone.",
+        "偏置的梯度没有对共享它的批次求和：只取了其中一个的。",
+        |mistake| mistake.bias = Groups::First,
+    ),
+    mistake(
+        "grad-bias-not-summed",
+        "The gradient of the bias is not summed over the batch entries that share it: one's alone.",
+        "偏置的梯度没有对共享它的批次求和：只取了其中一个的。",
+        |mistake| mistake.bias = Groups::Last,
+    ),
+    mistake(
+        "grad-bias-averaged",
+        "The gradient of the bias is averaged over the scores that share a number of it, instead of \
+         summed.",
+        "偏置的梯度在共享同一个数的得分上取了平均，而不是求和。",
+        |mistake| mistake.bias = Groups::Mean,
+    ),
+    mistake(
+        "grad-sinks-sign",
+        "The gradient of the sinks has the wrong sign: a sink takes weight from every key.",
+        "sink的梯度符号反了：sink会从每个键分走权重。",
+        |mistake| mistake.sinks_sign = -1.0,
+    ),
+    mistake(
         "grad-sign",
         "The gradients have the wrong sign.",
         "梯度的符号反了。",

@@ -75,7 +75,7 @@ pub struct ClaimArgs {
     /// Their logarithm of each row's sum of exp(score), [L_q], [H,L_q] or [B,H,L_q]
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub lse: Option<String>,
-    /// Gradient of the loss by the output, for --dq, --dk and --dv: its shape is that of the output
+    /// Gradient of the loss by the output, for --dq, --dk, --dv, --dbias and --dsinks: its shape is that of the output
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub grad_output: Option<String>,
     /// Their gradient of the queries
@@ -87,6 +87,12 @@ pub struct ClaimArgs {
     /// Their gradient of the values, cached ones first; with --x a width
     #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
     pub dv: Option<String>,
+    /// Their gradient of --bias, in its shape: summed over what it repeats
+    #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
+    pub dbias: Option<String>,
+    /// Their gradient of --sinks, [H]
+    #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
+    pub dsinks: Option<String>,
 }
 
 impl ClaimArgs {
@@ -112,6 +118,8 @@ impl ClaimArgs {
             ("--dq", &self.dq),
             ("--dk", &self.dk),
             ("--dv", &self.dv),
+            ("--dbias", &self.dbias),
+            ("--dsinks", &self.dsinks),
         ];
         let mut given = given.iter().filter(|(_, text)| text.is_some());
         given.next().map(|(name, _)| *name)

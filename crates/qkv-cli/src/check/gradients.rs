@@ -61,9 +61,26 @@ impl Claims {
                 claims.push(claim(reader, (option, text), name, axes)?);
             }
         }
+        let whole = [
+            ("--dbias", GradientName::GradBias, &given.dbias),
+            ("--dsinks", GradientName::GradSinks, &given.dsinks),
+        ];
+        for (option, name, text) in whole {
+            if let Some(text) = text {
+                let array = reader.array(option, text)?;
+                let numbers = array.to_f64().map_err(Error::io(option))?;
+                let values = Tensor::new(&array.shape, numbers.to_vec());
+                claims.push(GradientClaim {
+                    name,
+                    values: values.map_err(Error::about(option))?,
+                    dtype: dtype_of(&array).unwrap_or(DType::F64),
+                    half_unit: half_unit(&array),
+                });
+            }
+        }
         if claims.is_empty() {
             return Err(Error::Missing {
-                argument: "--dq, --dk, --dv".into(),
+                argument: "--dq, --dk, --dv, --dbias, --dsinks".into(),
                 remedy: "give somebody's gradients to check".into(),
             });
         }
@@ -79,11 +96,7 @@ impl Claims {
                 shape,
                 expected,
             } => Error::Shapes {
-                argument: match name {
-                    GradientName::GradQ => "--dq",
-                    GradientName::GradK => "--dk",
-                    _ => "--dv",
-                },
+                argument: option(name),
                 shape,
                 other: "what it is the gradient of".into(),
                 other_shape: expected,
@@ -92,8 +105,26 @@ impl Claims {
                          --layout"
                         .into(),
             },
+            gradients::Error::Missing(name) => Error::Missing {
+                argument: match name {
+                    GradientName::GradBias => "--bias".into(),
+                    _ => "--sinks".into(),
+                },
+                remedy: format!("{} is its gradient: give it too", option(name)),
+            },
             _ => Error::Usage(format!("{GRAD_OUTPUT}: give --q, --k and --v")),
         })
+    }
+}
+
+/// The option of a gradient.
+fn option(name: GradientName) -> &'static str {
+    match name {
+        GradientName::GradQ => "--dq",
+        GradientName::GradK => "--dk",
+        GradientName::GradBias => "--dbias",
+        GradientName::GradSinks => "--dsinks",
+        _ => "--dv",
     }
 }
 

@@ -332,6 +332,42 @@ fn exchanged_turned_and_capped() {
 }
 
 #[test]
+fn of_the_bias_and_of_sinks() {
+    let folder = std::env::temp_dir();
+    let line = "--q '1 2;0 1' --k '2 -1;1 .5' --v '1 0;0 3' --grad-output '1 -1;.5 2' \
+                --bias '.5 -1;2 0' --sinks '0.5' --scale .7";
+    let ran = run_with(
+        &folder,
+        &words(&format!("explain {line} --backward --json")),
+        b"",
+    );
+    let json: Value = serde_json::from_str(&ran.out).expect("JSON");
+    let list = json["gradients"].as_array().expect("a list");
+    let right = |name: &str| -> Value {
+        let found = list.iter().find(|one| one["name"] == name).expect(name);
+        found["values"].clone()
+    };
+    let (bias, sinks) = (right("grad_bias"), right("grad_sinks"));
+    let (code, json) = check(
+        &folder,
+        &format!("check {line} --dbias '{bias}' --dsinks '{sinks}'"),
+    );
+    assert_eq!((code, &json["verdict"]), (0, &json!("equal")), "{json}");
+    assert_eq!(json["equal"], json!(["grad_sinks", "grad_bias"]));
+    // Taken after the scale instead of before it; and the sink's without its minus.
+    let scores = right("grad_scores");
+    let wrong = format!("check {line} --dbias '{scores}'");
+    let (code, json) = check(&folder, &wrong);
+    let first = &json["causes"][0]["id"];
+    assert_eq!((code, first), (1, &json!("grad-bias-scaled")), "{json}");
+    assert_eq!(json["first_difference"]["step"], "grad_bias");
+    let minus = -sinks[0].as_f64().expect("a number");
+    let (code, json) = check(&folder, &format!("check {line} --dsinks '{minus}'"));
+    let says = json["causes"][0]["says"].as_str().unwrap_or_default();
+    assert!(code == 1 && says.contains("wrong sign"), "{json}");
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let folder = std::env::temp_dir();
     let two = "--q '1 2;0 1' --k '2 -1;1 .5' --v '1 0;0 3'";
@@ -346,6 +382,14 @@ fn what_does_not_fit_is_refused() {
             (
                 format!("{two} --grad-output '1 0;0 1'"),
                 &["--dq, --dk, --dv", "missing"],
+            ),
+            (
+                format!("{two} --grad-output '1 0;0 1' --dbias '1 0;0 1'"),
+                &["--bias", "--dbias"],
+            ),
+            (
+                format!("{two} --grad-output '1 0;0 1' --sinks 1 --dsinks '1 2'"),
+                &["--dsinks", "[1]"],
             ),
             (
                 format!("{two} --grad-output '1 0;0 1' --dq '1 2'"),
