@@ -149,6 +149,8 @@ def check_weights(models, mask):
             recorded = trace[layer][0].weights
             assert torch.equal(recorded, b), f"layer {layer}: recorded weights are others"
             assert "softmax" in trace[layer][0].explain(head=1, batch=1, rows=0).text()
+            shown = torch.tensor(trace.map().weights(layer, 1, entry=1))
+            assert torch.equal(shown, b[1, 1]), f"layer {layer}: the map has other weights"
 
 
 def check_refuses_unknown_tensors():
