@@ -222,6 +222,35 @@ fn subnormal_numbers() {
     }
 }
 
+/// Many queries of several heads are not one long chain, whose rounding errors would add up: with one
+/// key every weight is 1, and its dV is the sum of the gradients, in chains of 96 at most, of which
+/// there are 11 a head.
+#[test]
+fn sums_over_many_queries_are_of_short_chains() {
+    let (heads, queries) = (4, 1024);
+    let width = 7;
+    let column = |c: usize| [0.1, 0.3, 0.7, 1.1, 1.3, 1.9, 0.9][c];
+    let q = numbers(heads * queries, usual);
+    let g = numbers(heads * queries * width, |n| column(n % width));
+    let v = numbers(width, usual);
+    let inputs = Inputs::new(
+        View::new(&q, &[1, heads, queries, 1]).unwrap(),
+        View::new(&[0.5], &[1, 1, 1, 1]).unwrap(),
+        View::new(&v, &[1, 1, 1, width]).unwrap(),
+    )
+    .unwrap();
+    let grad = View::new(&g, &[1, heads, queries, width]).unwrap();
+    let (all, _) = both(&Attention::default(), &inputs, grad);
+    let longest = (96 + 11 * heads) as f64 * 2f64.powi(-24);
+    for found in all {
+        for (c, x) in found.v.data().iter().enumerate() {
+            let sum = (heads * queries) as f64 * f64::from(column(c));
+            let error = (f64::from(*x) - sum).abs();
+            assert!(error <= longest * sum, "{x} for {sum}");
+        }
+    }
+}
+
 /// No queries, no keys, no heads, no columns, and one of each.
 #[test]
 fn sizes_of_nothing_and_one() {

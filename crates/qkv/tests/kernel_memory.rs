@@ -445,7 +445,7 @@ fn figures_of_long_inputs() {
 
 /// Causal attention holds the sums of all queries: no more a key for 131,072 keys than for 4,096.
 #[test]
-#[ignore = "two minutes in release on one thread"]
+#[ignore = "some minutes in release on one thread"]
 fn memory_of_the_backward_pass_of_a_very_long_input() {
     let _turn = turn();
     for length in [4096, 131_072] {

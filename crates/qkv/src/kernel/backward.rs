@@ -9,15 +9,16 @@
 //! dw_j     = m_j·(g · v[j])                                     stage `weights`
 //! delta    = Σ_j w_j·dw_j = g · output                          once a row
 //! dx_j     = w_j·(dw_j − delta), ·(1 − tanh²) with a softcap    stage `gradient`
-//! dv[j]   += m_j·w_j·g      one chain over heads and queries, ascending
+//! dv[j]   += m_j·w_j·g      one chain from 0 over each block of queries; blocks ascending, heads too
 //! dk[j]   += dx_j·q         the same, times scale at the end
 //! dq      += dx_j·k[j]      one chain over keys, ascending, times scale at the end
 //! dbias   += dx_j           before the softcap's factor; `bias`
 //! dsink   += −(exp(sink − lse))·delta
 //! ```
 //!
-//! Nothing of the size queries × keys is kept: blocks of 256 keys meet blocks of 96 queries. Every
-//! sum is one chain in an order of its own, so the number of threads and the batch change no bit.
+//! Nothing of the size queries × keys is kept: blocks of 256 keys meet blocks of 96 queries at most,
+//! as equal as may be. Every sum has an order of its own, which goes by the places of queries and keys
+//! and by how many queries there are, so the number of threads and the batch change no bit.
 
 mod bias;
 mod block;

@@ -52,6 +52,8 @@ pub(super) struct Workspace<T> {
     /// What is summed for the keys of the block that is open.
     k_sums: Aligned<T>,
     v_sums: Aligned<T>,
+    /// What a block of queries brings to one of them, where numbers are not finite.
+    chains: Aligned<T>,
     /// Rows of the gradient of the output whose columns are apart.
     grad: Vec<T>,
     spare: Vec<T>,
@@ -72,6 +74,7 @@ impl<T: Real> Workspace<T> {
             raw: Aligned::default(),
             k_sums: Aligned::default(),
             v_sums: Aligned::default(),
+            chains: Aligned::default(),
             grad: Vec::new(),
             spare: Vec::new(),
             kept: Vec::new(),
@@ -252,46 +255,40 @@ impl<T: Real> Workspace<T> {
             Some(q) => q,
             None => Rows::new(scratch.q.get(rows * d_k), 0, d_k as isize, rows, d_k),
         };
-        let v_sums = self
-            .v_sums
-            .get(union.to * sums_stride(call.inputs.value_dim()));
-        let k_sums = self.k_sums.get(union.to * sums_stride(d_k));
+        let (of_v, of_k) = (sums_stride(call.inputs.value_dim()), sums_stride(d_k));
+        let v_sums = self.v_sums.get(union.to * of_v);
+        let k_sums = self.k_sums.get(union.to * of_k);
         let spans = &scratch.spans;
         if by_key {
-            for i in 0..rows {
-                for keys in runs(&self.kept[i], union) {
-                    let (one, p) = (&[keys], i * STRIDE..(i + 1) * STRIDE);
-                    let across = |p, rows: Rows<'_, T>, sums: &mut [T]| {
-                        let (spans, rows) = (one, rows.part(i..i + 1));
-                        (call.kernels.across)(
-                            &Across {
-                                p,
-                                spans,
-                                keys,
-                                rows,
-                            },
-                            sums,
-                        );
-                    };
-                    across(&x[p.clone()], grad, v_sums);
-                    across(&dx[p], q, k_sums);
+            // One chain over the rows that keep a key, as if the others' weights were 0.
+            for (p, rows, stride, sums) in [(x, grad, of_v, v_sums), (dx, q, of_k, k_sums)] {
+                let chains = self.chains.get(union.to * stride);
+                chains.fill(T::ZERO);
+                for i in 0..rows.count() {
+                    for keys in runs(&self.kept[i], union) {
+                        let across = Across {
+                            p: &p[i * STRIDE..(i + 1) * STRIDE],
+                            spans: &[keys],
+                            keys,
+                            rows: rows.part(i..i + 1),
+                            chained: true,
+                        };
+                        (call.kernels.across)(&across, chains);
+                    }
                 }
+                (call.kernels.add)(sums, T::ONE, chains, T::ONE);
             }
         } else {
-            let keys = union;
-            let across = |p, rows, sums: &mut [T]| {
-                (call.kernels.across)(
-                    &Across {
-                        p,
-                        spans,
-                        keys,
-                        rows,
-                    },
-                    sums,
-                );
-            };
-            across(x, grad, v_sums);
-            across(dx, q, k_sums);
+            for (p, rows, sums) in [(x, grad, v_sums), (dx, q, k_sums)] {
+                let across = Across {
+                    p,
+                    spans,
+                    keys: union,
+                    rows,
+                    chained: false,
+                };
+                (call.kernels.across)(&across, sums);
+            }
         }
         let start = head.stretch.keys.start + block * BLOCK;
         let range = start + union.from..start + union.to;

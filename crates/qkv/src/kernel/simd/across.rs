@@ -1,8 +1,11 @@
 //! Sums over the queries of a block, for each key: what weights and gradients bring to dV and dK.
 //!
 //! ```text
-//! sum[j] = fma(p[i,j], row[i], sum[j]) for each query i, ascending
+//! chain[j] = fma(p[i,j], row[i], chain[j]) for each query i, ascending, from 0
+//! sum[j]   = sum[j] + chain[j]
 //! ```
+//!
+//! or with [`Across::chained`] the chain goes on from what is there.
 
 use super::rows::Rows;
 use super::values::sums_stride;
@@ -19,6 +22,9 @@ pub struct Across<'a, T> {
     pub keys: Span,
     /// Row i belongs to query i.
     pub rows: Rows<'a, T>,
+    /// Whether one chain goes through what is there and all queries, instead of one from 0 that is
+    /// added to it.
+    pub chained: bool,
 }
 
 /// Adds to `sums[j·sums_stride(width) + c]` for every key j of the block in `keys`.
@@ -58,6 +64,7 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
                         - (to - from - 1) * V::LANES,
                     sums: sums.as_mut_ptr().add(key * stride + from * V::LANES),
                     sums_stride: stride,
+                    chained: args.chained,
                 };
                 match to - from {
                     1 => tile.high::<V, R, 1>(height),
@@ -81,6 +88,7 @@ struct Tile<T> {
     last: usize,
     sums: *mut T,
     sums_stride: usize,
+    chained: bool,
 }
 
 impl<T: super::super::real::Real> Tile<T> {
@@ -102,9 +110,11 @@ impl<T: super::super::real::Real> Tile<T> {
     unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize>(&self) {
         unsafe {
             let mut sums = [[V::splat(T::ZERO); N]; R];
-            for r in 0..R {
-                for n in 0..N {
-                    sums[r][n] = V::load(self.sums.add(r * self.sums_stride + n * V::LANES));
+            if self.chained {
+                for r in 0..R {
+                    for n in 0..N {
+                        sums[r][n] = V::load(self.sums.add(r * self.sums_stride + n * V::LANES));
+                    }
                 }
             }
             let (mut p, mut row) = (self.p, self.rows);
@@ -125,7 +135,12 @@ impl<T: super::super::real::Real> Tile<T> {
             }
             for r in 0..R {
                 for n in 0..N {
-                    sums[r][n].store(self.sums.add(r * self.sums_stride + n * V::LANES));
+                    let to = self.sums.add(r * self.sums_stride + n * V::LANES);
+                    let mut sum = sums[r][n];
+                    if !self.chained {
+                        sum = V::load(to).add(sum);
+                    }
+                    sum.store(to);
                 }
             }
         }
