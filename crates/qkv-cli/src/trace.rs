@@ -36,7 +36,8 @@ pub fn run(args: &TraceArgs) -> Result<()> {
         true => Error::Interrupted,
         false => error,
     })?;
-    for (name, value) in source.closing().map_err(Error::trace("MODEL"))? {
+    let closing = source.closing(args.part.entry);
+    for (name, value) in closing.map_err(Error::trace("MODEL"))? {
         eprintln!("{name}: {value}");
     }
     Ok(())
@@ -46,7 +47,7 @@ pub fn run(args: &TraceArgs) -> Result<()> {
 struct Opened {
     source: Box<dyn Source>,
     /// The model that reads a file of texts, with these.
-    model: Option<(model::Model, Vec<String>)>,
+    model: Option<(model::Model, Vec<texts::Line>)>,
 }
 
 /// Whatever the arguments name.
@@ -73,7 +74,6 @@ fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Opened> {
             remedy: "a model and a trace file say this themselves",
         });
     }
-    let model = model::load(name)?;
     let file = args
         .find
         .texts_file
@@ -82,7 +82,7 @@ fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Opened> {
         .transpose()?;
     let first = file.iter().flatten().take(1);
     let shown: Vec<String> = match args.texts.is_empty() {
-        true => first.cloned().collect(),
+        true => first.map(|(_, text)| text.clone()).collect(),
         false => args.texts.clone(),
     };
     if shown.is_empty() {
@@ -91,8 +91,15 @@ fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Opened> {
             remedy: "give the text that the model reads, in quotes".into(),
         });
     }
+    let model = model::load(name)?;
+    // Of a file of texts without a TEXT, the first line is shown.
+    let line = file.iter().flatten().map(|(line, _)| *line).next();
+    let source = model::read(&model, args, &shown).map_err(|error| match line {
+        Some(line) if args.texts.is_empty() => texts::at_line(error, line),
+        _ => error,
+    })?;
     Ok(Opened {
-        source: model::read(&model, args, &shown)?,
+        source,
         model: file.map(|texts| (model, texts)),
     })
 }
@@ -122,6 +129,7 @@ fn open_stored(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Box<dyn Sour
             remedy: "a model and a trace file say this themselves",
         });
     }
+    let file = TraceFile::open(Path::new(model)).map_err(Error::trace("MODEL"))?;
     if !args.texts.is_empty() {
         return Err(Error::Conflict {
             argument: "TEXT",
@@ -129,7 +137,6 @@ fn open_stored(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Box<dyn Sour
             remedy: "a trace has its text: leave it out, or name a model",
         });
     }
-    let file = TraceFile::open(Path::new(model)).map_err(Error::trace("MODEL"))?;
     Ok(Box::new(file))
 }
 
@@ -145,7 +152,7 @@ fn show(
     args: &TraceArgs,
     targets: &Targets,
     source: &mut dyn Source,
-    model: Option<&(model::Model, Vec<String>)>,
+    model: Option<&(model::Model, Vec<texts::Line>)>,
 ) -> Result<()> {
     let part = &args.part;
     let selection = Selection {
@@ -162,7 +169,15 @@ fn show(
         });
     }
     let mut source = Watched(source);
-    let mut chosen = Chosen::new(&mut source, &selection).map_err(Error::trace("MODEL"))?;
+    let mut chosen = Chosen::new(&mut source, &selection).map_err(|error| {
+        let argument = match &error {
+            qkv_trace::Error::NotThere { what: "layer", .. } => "--layer",
+            qkv_trace::Error::NotThere { what: "head", .. } => "--head",
+            qkv_trace::Error::NotThere { what: "row", .. } => "--rows",
+            _ => "MODEL",
+        };
+        Error::trace(argument)(error)
+    })?;
     let mut view = MapView {
         entry: part.entry,
         without_first: part.sink == Sink::Aside,

@@ -98,10 +98,91 @@ mod with_models {
             (output.status.code(), text)
         };
         assert_eq!(run("some/model").0, Some(0));
+        let output = common::command(folder.path())
+            .env("HF_HUB_CACHE", cache.path())
+            .args(["trace", "some/model", "hello"])
+            .output()
+            .expect("the command ends");
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(shown.starts_with("Attention in some/model\n"), "{shown}");
         assert_eq!(run("some/model@abc").0, Some(0));
         let (code, says) = run("some/other");
         assert_eq!(code, Some(2));
         assert!(says.contains("models--some--other"), "{says}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_gives_a_model_its_name() {
+        let folder = model("bert");
+        std::os::unix::fs::symlink(".", folder.path().join("my-model")).expect("a link");
+        let ran = run_with(folder.path(), &words("trace my-model hello"), b"");
+        assert!(
+            ran.out.starts_with("Attention in my-model\n"),
+            "{}",
+            ran.out
+        );
+    }
+
+    #[test]
+    fn what_comes_next_is_told_of_the_entry_that_is_shown() {
+        let folder = model("llama");
+        let next = |line: &str| {
+            let err = trace(&folder, line).err;
+            let line = err.lines().find(|line| line.starts_with("next token"));
+            line.map(str::to_owned).expect("a next token")
+        };
+        let (first, second) = (next("'it was too tired'"), next("'a cat'"));
+        assert_ne!(first, second);
+        let batch = "'it was too tired' 'a cat' --pad right --entry";
+        assert_eq!(next(&format!("{batch} 0")), first);
+        assert_eq!(next(&format!("{batch} 1")), second);
+    }
+
+    #[test]
+    fn a_file_of_texts_is_refused_by_its_line_before_it_is_read() {
+        let folder = model("gpt2");
+        let texts = folder.path().join("texts.txt");
+        let long = "a".repeat(100);
+        let line = "--texts texts.txt --heads-by previous";
+        for (text, number) in [
+            (format!("one\n\n{long}\n"), "line 3"),
+            (format!("\n{long}\none\n"), "line 2"),
+        ] {
+            fs::write(&texts, text).expect("a file");
+            let ran = trace(&folder, line);
+            let named = ran.err.contains("--texts: ") && ran.err.contains(number);
+            assert!(ran.code == 2 && named, "{}", ran.err);
+            assert!(ran.err.contains("at most 64 tokens"), "{}", ran.err);
+        }
+        fs::write(&texts, b"one\nt\xfcr\n").expect("a file");
+        let ran = trace(&folder, line);
+        assert!(ran.err.contains("not UTF-8"), "{}", ran.err);
+        // The mark that editors put in front is no part of the text.
+        let tokens = |bytes: &[u8]| {
+            fs::write(&texts, bytes).expect("a file");
+            trace(&folder, line).out
+        };
+        assert_eq!(tokens(b"\xef\xbb\xbfone two"), tokens(b"one two"));
+        #[cfg(unix)]
+        {
+            let ran = trace(&folder, "--texts /dev/zero --heads-by previous");
+            assert!(ran.err.contains("is a device"), "{}", ran.err);
+        }
+    }
+
+    #[test]
+    fn weights_alone_are_no_trace_and_parts_are_named_by_their_option() {
+        let folder = model("gpt2");
+        let ran = run_with(folder.path(), &words("trace model.safetensors hello"), b"");
+        let says = ran
+            .err
+            .contains("a model's folder in place of its weights' file");
+        assert!(ran.code == 2 && says, "{}", ran.err);
+        for (option, asked) in [("--layer", "9"), ("--head", "9"), ("--rows", "99")] {
+            let ran = trace(&folder, &format!("hello {option} {asked}"));
+            assert!(ran.err.contains(&format!("qkv: {option}: ")), "{}", ran.err);
+        }
     }
 
     #[test]
@@ -112,7 +193,7 @@ mod with_models {
         let long = "a".repeat(100);
         let ran = trace(&folder, &long);
         assert!(
-            ran.code == 2 && ran.err.contains("at most 64 tokens"),
+            ran.code == 2 && ran.err.contains("TEXT: ") && ran.err.contains("at most 64 tokens"),
             "{}",
             ran.err
         );

@@ -258,6 +258,30 @@ pub(crate) fn is_device(_: &fs::Metadata) -> bool {
     false
 }
 
+/// Most bytes of a file that is no array, such as texts for a model.
+const MOST_TEXT: u64 = 1 << 30;
+
+/// Reads a text in UTF-8 from a file that holds no array, without the mark of its encoding that some
+/// editors put in front.
+///
+/// # Errors
+/// A folder, a device that may never end, more than a GiB, and bytes that are no UTF-8.
+///
+/// ```
+/// let error = qkv_io::read_text("nosuch.txt".as_ref()).unwrap_err();
+/// assert!(error.to_string().starts_with("there is no file \"nosuch.txt\""));
+/// ```
+pub fn read_text(path: &Path) -> Result<String> {
+    let origin = path.display().to_string();
+    let mut file = open_regular(path)?;
+    let bytes = read_up_to(&mut file, MOST_TEXT + 1, 0, &origin)?;
+    if bytes.len() as u64 > MOST_TEXT {
+        let remedy = "split it into several files";
+        return Err(too_large(None, MOST_TEXT, &origin, "the text", remedy));
+    }
+    Ok(text::utf8(&bytes, &origin)?.to_owned())
+}
+
 /// Reads an array from the bytes of a file; `origin` is its name in messages.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ mod zip_directory;
 
 pub use argument::{
     Given, MAX_STREAM, arrays_in, open_argument_within, read_argument, read_argument_within,
-    read_bytes, read_file,
+    read_bytes, read_file, read_text,
 };
 pub use array::{Array, Values};
 pub use detect::Format;

@@ -11,16 +11,7 @@ use crate::{csv, json, literal, number};
 /// Text from standard input was perhaps typed, so that one line of it is read as an argument is:
 /// `1;2;3` is a column. In a file, where it may be a row of a table, it is refused.
 pub(crate) fn read(bytes: &[u8], name: Option<&str>, origin: &str) -> Result<Array> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let at = error.valid_up_to();
-        Error::Encoding {
-            origin: origin.to_owned(),
-            encoding: "not UTF-8 (perhaps Latin-1, GBK or binary)",
-            offset: at as u64,
-            bytes: bytes[at..bytes.len().min(at + 4)].to_vec(),
-        }
-    })?;
+    let text = utf8(bytes, origin)?;
     let notation = notation(text, origin == STDIN).map_err(|fault| at_line(fault, origin))?;
     let unnamed = |format| match name {
         Some(name) => Err(Error::NameGiven {
@@ -40,6 +31,20 @@ pub(crate) fn read(bytes: &[u8], name: Option<&str>, origin: &str) -> Result<Arr
             unnamed(Format::Csv).and_then(|()| csv::read(text, delimiter, origin))
         }
     }
+}
+
+/// The text of these bytes, without a mark of its encoding in front.
+pub(crate) fn utf8<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        Error::Encoding {
+            origin: origin.to_owned(),
+            encoding: "not UTF-8 (perhaps Latin-1, GBK or binary)",
+            offset: at as u64,
+            bytes: bytes[at..bytes.len().min(at + 4)].to_vec(),
+        }
+    })
 }
 
 /// Refuses an argument of several lines that a file of the same text would be read differently

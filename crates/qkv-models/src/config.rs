@@ -118,7 +118,13 @@ impl Config {
             NormKind::Layer => "layer norm",
             NormKind::Rms => "RMS norm",
         };
-        say("norm", format!("{norm}, epsilon {:e}", self.eps));
+        // A GGUF holds it in single precision, where 1e-5 is 9.999999747378752e-6.
+        let single = self.eps as f32;
+        let eps = match f64::from(single) == self.eps {
+            true => format!("{single:e}"),
+            false => format!("{:e}", self.eps),
+        };
+        say("norm", format!("{norm}, epsilon {eps}"));
         if let Some(cap) = self.logit_softcap {
             say("softcap on logits", cap.to_string());
         }

@@ -3,11 +3,26 @@
 use crate::error::{Error, Result};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// Longest JSON file that is read: the largest tokenizers have some 30 MB.
 const MOST: u64 = 200 << 20;
+
+/// Whether something of this name is there; what the system keeps from us, and a link to nothing, are
+/// no absence.
+pub(crate) fn is_there(path: &Path) -> Result<bool> {
+    match fs::metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(path, error)),
+        Err(_) if path.is_symlink() => Err(Error::Damaged {
+            path: path.display().to_string(),
+            found: "is a link to something that is not there".into(),
+            remedy: "download it again",
+        }),
+        Err(_) => Ok(false),
+    }
+}
 
 /// The bytes of a file that is no longer than a tokenizer may be.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {

@@ -5,6 +5,7 @@ use crate::hub;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The folder or GGUF file of a model: a path, or `owner/name` (`owner/name@revision`) of the hub.
@@ -17,8 +18,13 @@ use std::path::{Path, PathBuf};
 /// Says where it was looked for; of several GGUF files, one has to be named as a path.
 pub fn find(name: &str) -> Result<PathBuf> {
     let path = Path::new(name);
-    if path.exists() {
-        return Ok(path.to_owned());
+    match path.try_exists() {
+        Ok(true) => return Ok(path.to_owned()),
+        // A name of the hub may begin as a file here is called.
+        Err(error) if error.kind() != ErrorKind::NotADirectory => {
+            return Err(Error::io(path, error));
+        }
+        _ => {}
     }
     let mut looked = vec![format!("the path {name}")];
     if let Some((repository, revision)) = of_hub(name)

@@ -252,6 +252,15 @@ impl Model {
         self.head.is_some()
     }
 
+    /// Refuses a text with tokens that the vocabulary does not have, or with more than there are
+    /// positions for.
+    ///
+    /// # Errors
+    /// Says how many tokens it has, and how many it may have.
+    pub fn check_text(&self, ids: &[u32]) -> Result<()> {
+        self.check(&Batch::new(&[ids.to_vec()], Padding::Right, 0)?)
+    }
+
     /// Refuses tokens that the vocabulary does not have, and texts that are too long.
     pub(crate) fn check(&self, batch: &Batch) -> Result<()> {
         if let Some(id) = batch

@@ -20,7 +20,7 @@ pub struct Opened {
     pub model: Model,
     /// Its tokenizer.
     pub tokens: Tokens,
-    /// What it is called: the folder's or the file's name.
+    /// What it is called: `owner/name` on the hub, else the folder's or the file's name.
     pub name: String,
     /// Where it was found.
     pub path: PathBuf,
@@ -33,26 +33,46 @@ pub struct Opened {
 /// change attention and are not supported are refused by name.
 pub fn open(path: &Path) -> Result<Opened> {
     let metadata = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let name = whole
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
     let (model, tokens) = if metadata.is_dir() {
         folder(path)?
-    } else {
+    } else if metadata.is_file() {
         gguf_file(path)?
+    } else {
+        return Err(Error::Damaged {
+            path: path.display().to_string(),
+            found: "is a device or a pipe, not a file".into(),
+            remedy: "give a model's folder, or a GGUF file",
+        });
     };
     Ok(Opened {
         model,
         tokens,
-        name: name.unwrap_or_else(|| path.display().to_string()),
+        name: name(path),
         path: path.to_owned(),
     })
 }
 
+/// What a model is called: a repository of the hub as `owner/name`, else the folder's or the file's name
+/// as it was given. A link is not followed: the hub's cache has the contents under other names.
+fn name(path: &Path) -> String {
+    let of_hub = |path: &Path| {
+        let snapshots = path.parent().filter(|up| up.ends_with("snapshots"))?;
+        let repository = snapshots.parent()?.file_name()?.to_str()?;
+        Some(repository.strip_prefix("models--")?.replace("--", "/"))
+    };
+    let of_path = |path: &Path| {
+        let file = path.file_name().map(|file| file.to_string_lossy().into());
+        of_hub(path).or(file)
+    };
+    let whole = || path.canonicalize().ok().and_then(|whole| of_path(&whole));
+    of_path(path)
+        .or_else(whole)
+        .unwrap_or_else(|| path.display().to_string())
+}
+
 fn folder(path: &Path) -> Result<(Model, Tokens)> {
     let config_path = path.join("config.json");
-    if !config_path.is_file() {
+    if !files::is_there(&config_path)? {
         return Err(Error::Damaged {
             path: path.display().to_string(),
             found: "config.json is missing".into(),

@@ -393,21 +393,25 @@ impl Source for Recording {
         }
     }
 
-    fn closing(&mut self) -> qkv_trace::Result<Vec<(String, String)>> {
+    fn closing(&mut self, entry: usize) -> qkv_trace::Result<Vec<(String, String)>> {
         let mut says = Vec::new();
         let Agreement { largest, rows } = self.agreement;
         if rows > 0 {
-            let value = format!("largest difference {largest:.1e}, {rows} rows compared");
+            let largest = match largest {
+                0.0 => "0".into(),
+                _ => format!("{largest:.1e}"),
+            };
+            let value = format!("largest difference {largest}, {rows} rows compared");
             says.push((
                 "weights times values, beside the output of the fast path".into(),
                 value,
             ));
         }
         if self.opened.model.has_head() {
-            let next = self.next_tokens(0, 3).map_err(wrapped)?;
+            let next = self.next_tokens(entry, 3).map_err(wrapped)?;
             let each = next.iter().map(|(id, share)| {
-                let text = self.opened.tokens.texts(&[*id]).concat();
-                format!("{text:?} {share:.4}")
+                let text = self.opened.tokens.text(*id);
+                format!("{text} {share:.4}")
             });
             says.push(("next token".into(), each.collect::<Vec<_>>().join(", ")));
         }

@@ -40,9 +40,9 @@ impl Weights {
     pub(crate) fn in_folder(folder: &Path) -> Result<Weights> {
         let single = folder.join(SINGLE);
         let index = folder.join(INDEX);
-        let (path, files) = if single.is_file() {
+        let (path, files) = if crate::files::is_there(&single)? {
             (single.clone(), vec![single])
-        } else if index.is_file() {
+        } else if crate::files::is_there(&index)? {
             let files = indexed(folder, &index)?;
             (index, files)
         } else {

@@ -262,6 +262,45 @@ fn missing_files() -> Result<(), Failure> {
     Ok(())
 }
 
+/// A pipe would be waited for for ever; a link to nothing and a loop of links are no absence.
+#[cfg(unix)]
+#[test]
+fn names_that_are_no_files() -> Result<(), Failure> {
+    use std::os::unix::fs::symlink;
+    let folder = model("llama")?;
+    let path = |name: &str| folder.path().join(name);
+    let made = std::process::Command::new("mkfifo")
+        .arg(path("pipe"))
+        .status()?;
+    assert!(made.success());
+    says(
+        &refused(&path("pipe"))?,
+        &["pipe", "not a file", "a GGUF file"],
+    );
+    symlink(path("one"), path("two"))?;
+    symlink(path("two"), path("one"))?;
+    let found = qkv_models::find(&path("one").to_string_lossy());
+    says(
+        &found.err().ok_or("found")?.to_string(),
+        &["cannot be read"],
+    );
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let kept = fs::read(path(file))?;
+        fs::remove_file(path(file))?;
+        symlink(path("nothing"), path(file))?;
+        says(
+            &refused(folder.path())?,
+            &[file, "a link to something that is not there"],
+        );
+        fs::remove_file(path(file))?;
+        fs::write(path(file), kept)?;
+    }
+    fs::remove_file(path("config.json"))?;
+    symlink(path("one"), path("config.json"))?;
+    says(&refused(folder.path())?, &["config.json: cannot be read"]);
+    Ok(())
+}
+
 #[test]
 fn b109_pytorch_under_another_name() -> Result<(), Failure> {
     let folder = model("bert")?;
@@ -293,7 +332,10 @@ fn b118_places_in_a_gguf() -> Result<(), Failure> {
     let mut meta = gguf::meta("qwen2", "qwen2")?;
     meta.push(("general.alignment".into(), GgufValue::U32(0)));
     gguf::write(&path, "qwen2", "qwen2", &meta)?;
-    says(&refused(&path)?, &["general.alignment", "no power of two"]);
+    says(
+        &refused(&path)?,
+        &["general.alignment is 0, ", "no power of two"],
+    );
     meta.pop();
     gguf::write(&path, "qwen2", "qwen2", &meta)?;
     let mut bytes = fs::read(&path)?;

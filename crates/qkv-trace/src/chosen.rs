@@ -111,8 +111,8 @@ impl Source for Chosen<'_> {
         self.facts.layers.contains(&layer) && self.source.has(kind, layer)
     }
 
-    fn closing(&mut self) -> Result<Vec<(String, String)>> {
-        self.source.closing()
+    fn closing(&mut self, entry: usize) -> Result<Vec<(String, String)>> {
+        self.source.closing(entry)
     }
 
     fn rows(

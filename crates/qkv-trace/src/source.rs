@@ -44,11 +44,12 @@ pub trait Source {
     ) -> Result<()>;
 
     /// What there is to say once the source has been looked at, as it is printed: name and value. A
-    /// model says how far its weights are from the output of its fast path, and what comes next.
+    /// model says how far its weights are from the output of its fast path, and what comes next in a
+    /// batch entry.
     ///
     /// # Errors
     /// If computing fails.
-    fn closing(&mut self) -> Result<Vec<(String, String)>> {
+    fn closing(&mut self, _entry: usize) -> Result<Vec<(String, String)>> {
         Ok(Vec::new())
     }
 }

@@ -43,14 +43,8 @@ struct Texts {
 fn tokens(text: &str) -> Result<Texts> {
     let is_json = text.trim_start().starts_with(['[', '{']);
     if Path::new(text).exists() {
-        let bytes = std::fs::read(text).map_err(|source| {
-            Error::io("--tokens")(qkv_io::Error::Io {
-                action: "read",
-                path: text.to_owned(),
-                source,
-            })
-        })?;
-        let json = serde_json::from_slice(&bytes);
+        let read = qkv_io::read_text(Path::new(text)).map_err(Error::io("--tokens"))?;
+        let json = serde_json::from_str(&read);
         return json.map_or_else(
             |error| Err(bad(text, &error.to_string())),
             |json| of_json(&json),

@@ -10,7 +10,11 @@ pub struct Model(std::sync::Arc<qkv_models::Opened>);
 
 #[cfg(feature = "models")]
 fn wrong(error: qkv_models::Error) -> Error {
-    Error::trace("MODEL")(qkv_trace::Error::Source(Box::new(error)))
+    let argument = match &error {
+        qkv_models::Error::Text { .. } => "TEXT",
+        _ => "MODEL",
+    };
+    Error::trace(argument)(qkv_trace::Error::Source(Box::new(error)))
 }
 
 /// Loads a model.
@@ -19,6 +23,13 @@ pub fn load(name: &str) -> Result<Model> {
     let path = qkv_models::find(name).map_err(wrong)?;
     let opened = qkv_models::open(&path).map_err(wrong)?;
     Ok(Model(std::sync::Arc::new(opened)))
+}
+
+/// Refuses a text that the model cannot take.
+#[cfg(feature = "models")]
+pub fn check(Model(opened): &Model, text: &str) -> Result<()> {
+    let ids = opened.tokens.encode(text).map_err(wrong)?;
+    opened.model.check_text(&ids).map_err(wrong)
 }
 
 /// Runs a model over texts, as one batch.
@@ -56,6 +67,12 @@ pub fn read(Model(opened): &Model, args: &TraceArgs, texts: &[String]) -> Result
 /// There is no model.
 #[cfg(not(feature = "models"))]
 pub enum Model {}
+
+/// No text can be checked without a model.
+#[cfg(not(feature = "models"))]
+pub fn check(model: &Model, _: &str) -> Result<()> {
+    match *model {}
+}
 
 /// Nothing is read without a model.
 #[cfg(not(feature = "models"))]

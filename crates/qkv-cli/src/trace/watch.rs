@@ -16,8 +16,8 @@ impl Source for Watched<'_> {
         self.0.has(kind, layer)
     }
 
-    fn closing(&mut self) -> Result<Vec<(String, String)>> {
-        self.0.closing()
+    fn closing(&mut self, entry: usize) -> Result<Vec<(String, String)>> {
+        self.0.closing(entry)
     }
 
     fn rows(

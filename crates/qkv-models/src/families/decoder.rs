@@ -11,17 +11,52 @@ use crate::weights::Weights;
 use qkv::Window;
 use serde_json::json;
 
-pub(super) fn config(keys: &Keys<'_>, family: &str) -> Result<Config> {
+/// What is the same in all decoders of this kind, Gemma among them, without layers; `head_dim` where the
+/// key is left out, or else the width's share.
+pub(super) fn base(
+    keys: &Keys<'_>,
+    family: &str,
+    head_dim: Option<usize>,
+    (activation_key, usual): (&str, &str),
+) -> Result<Config> {
     let width = keys.needed("hidden_size")?;
     let heads = keys.needed("num_attention_heads")?;
-    let layers = keys.layers("num_hidden_layers")?;
-    let head_dim = match keys.count("head_dim")? {
+    let head_dim = match keys.count("head_dim")?.or(head_dim) {
         Some(head_dim) => head_dim,
-        None if family == "qwen3" => 128,
         None => share(keys, width, heads, "num_attention_heads")?,
     };
-    let kv_heads = groups(keys, "num_key_value_heads", heads)?;
-    let positions = keys.count("max_position_embeddings")?;
+    Ok(Config {
+        family: family.into(),
+        width,
+        heads,
+        kv_heads: groups(keys, "num_key_value_heads", heads)?,
+        head_dim,
+        inner: keys.needed("intermediate_size")?,
+        vocabulary: keys.needed("vocab_size")?,
+        positions: keys.count("max_position_embeddings")?,
+        causal: true,
+        softcap: None,
+        norm: NormKind::Rms,
+        eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
+        qk_norm: false,
+        activation: activation(keys, activation_key, usual)?,
+        embedding_factor: 1.0,
+        logit_softcap: None,
+        tied: false,
+        layers: Vec::new(),
+        padding: None,
+        kinds: 0,
+        biased: false,
+        mlp_bias: false,
+        ignored: Vec::new(),
+    })
+}
+
+pub(super) fn config(keys: &Keys<'_>, family: &str) -> Result<Config> {
+    let own = (family == "qwen3").then_some(128);
+    let base = base(keys, family, own, ("hidden_act", "silu"))?;
+    let layers = keys.layers("num_hidden_layers")?;
+    let (head_dim, positions) = (base.head_dim, base.positions);
     let rope = Rope {
         keys,
         head_dim,
@@ -69,29 +104,12 @@ pub(super) fn config(keys: &Keys<'_>, family: &str) -> Result<Config> {
         scale: 1.0 / (head_dim as f64).sqrt(),
     };
     Ok(Config {
-        family: family.into(),
-        width,
-        heads,
-        kv_heads,
-        head_dim,
-        inner: keys.needed("intermediate_size")?,
-        vocabulary: keys.needed("vocab_size")?,
-        positions,
-        causal: true,
-        softcap: None,
-        norm: NormKind::Rms,
-        eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
         qk_norm: family == "qwen3",
-        activation: activation(keys, "hidden_act", "silu")?,
-        embedding_factor: 1.0,
-        logit_softcap: None,
         tied: keys.flag("tie_word_embeddings")?.unwrap_or(false),
         layers: sliding.into_iter().map(layer).collect(),
-        padding: None,
-        kinds: 0,
         biased,
         mlp_bias: keys.flag("mlp_bias")?.unwrap_or(false),
-        ignored: Vec::new(),
+        ..base
     })
 }
 

@@ -1,10 +1,9 @@
 //! Gemma 2 and 3: as Llama, with norms on both sides of each part, windows in most layers, embeddings
 //! multiplied by √width, and gains stored less one.
 
-use super::decoder::load_with;
-use super::{activation, groups, sliding};
+use super::decoder::{self, load_with};
+use super::sliding;
 use crate::config::{Config, LayerConfig};
-use crate::dense::NormKind;
 use crate::error::Result;
 use crate::keys::Keys;
 use crate::model::{Around, Model};
@@ -15,14 +14,12 @@ use serde_json::json;
 
 pub(super) fn config(keys: &Keys<'_>, family: &str) -> Result<Config> {
     let third = family == "gemma3_text";
-    let width = keys.needed("hidden_size")?;
-    let heads = keys.needed("num_attention_heads")?;
+    let activation = ("hidden_activation", "gelu_pytorch_tanh");
+    let base = decoder::base(keys, family, Some(256), activation)?;
     let layers = keys.layers("num_hidden_layers")?;
-    let head_dim = keys.count("head_dim")?.unwrap_or(256);
-    let kv_heads = groups(keys, "num_key_value_heads", heads)?;
+    let (head_dim, positions) = (base.head_dim, base.positions);
     keys.only("use_bidirectional_attention", &json!(false))?;
     keys.only("attention_bias", &json!(false))?;
-    let positions = keys.count("max_position_embeddings")?;
     let rope = Rope {
         keys,
         head_dim,
@@ -65,29 +62,13 @@ pub(super) fn config(keys: &Keys<'_>, family: &str) -> Result<Config> {
     );
     keys.word("hidden_act")?;
     Ok(Config {
-        family: family.into(),
-        width,
-        heads,
-        kv_heads,
-        head_dim,
-        inner: keys.needed("intermediate_size")?,
-        vocabulary: keys.needed("vocab_size")?,
-        positions,
-        causal: true,
         softcap,
-        norm: NormKind::Rms,
-        eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
         qk_norm: third,
-        activation: activation(keys, "hidden_activation", "gelu_pytorch_tanh")?,
-        embedding_factor: (width as f64).sqrt(),
+        embedding_factor: (base.width as f64).sqrt(),
         logit_softcap,
         tied: keys.flag("tie_word_embeddings")?.unwrap_or(true),
         layers: sliding.into_iter().map(layer).collect(),
-        padding: None,
-        kinds: 0,
-        biased: false,
-        mlp_bias: false,
-        ignored: Vec::new(),
+        ..base
     })
 }
 

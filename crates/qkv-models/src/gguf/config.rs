@@ -51,7 +51,7 @@ pub(crate) fn json(gguf: &Gguf) -> Result<Map<String, Value>> {
             let remedy = "of GGUF files llama, qwen2, qwen3, gemma2 and gemma3 are read";
             return Err(wrong(
                 "general.architecture",
-                format!("is {other:?}"),
+                format!("is \"{}\"", qkv_io::shown(other)),
                 remedy,
             ));
         }
@@ -65,11 +65,11 @@ pub(crate) fn json(gguf: &Gguf) -> Result<Map<String, Value>> {
         };
         if let Some((_, name)) = KEYS.iter().find(|(known, _)| *known == short) {
             let value = number(value)
-                .ok_or_else(|| wrong(key, format!("is {value:?}"), "one number is needed"))?;
+                .ok_or_else(|| wrong(key, format!("is {value}"), "one number is needed"))?;
             config.insert((*name).to_owned(), value);
         } else if !OTHER.contains(&short) && *value != Meta::Whole(0) {
             let remedy = "this key is not supported and may change the attention";
-            return Err(wrong(key, format!("is {value:?}"), remedy));
+            return Err(wrong(key, format!("is {value}"), remedy));
         }
     }
     if let Some(shape) = gguf.shape("token_embd.weight")
@@ -138,7 +138,7 @@ fn scaling(
     let kind = match gguf.meta.get(&key) {
         None => return Ok(None),
         Some(Meta::Text(kind)) => kind.as_str(),
-        Some(other) => return Err(wrong(&key, format!("is {other:?}"), "a word is needed")),
+        Some(other) => return Err(wrong(&key, format!("is {other}"), "a word is needed")),
     };
     let mut scaling = Map::new();
     match kind {
@@ -146,7 +146,11 @@ fn scaling(
         "linear" | "yarn" => scaling.insert("rope_type".into(), kind.into()),
         other => {
             let remedy = "none, linear and yarn are supported";
-            return Err(wrong(&key, format!("is {other:?}"), remedy));
+            return Err(wrong(
+                &key,
+                format!("is \"{}\"", qkv_io::shown(other)),
+                remedy,
+            ));
         }
     };
     if let Some(factor) = of("rope.scaling.factor") {

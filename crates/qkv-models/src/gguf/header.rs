@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use candle_core::Device;
 use candle_core::quantized::{GgmlDType, ggml_file::qtensor_from_ggml};
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -20,6 +21,21 @@ pub(crate) enum Meta {
     Floats(Vec<f32>),
     /// Arrays of something that no model here needs.
     Other,
+}
+
+impl fmt::Display for Meta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Meta::Whole(whole) => write!(f, "{whole}"),
+            Meta::Float(float) => write!(f, "{float}"),
+            Meta::Bool(flag) => write!(f, "{flag}"),
+            Meta::Text(text) => write!(f, "\"{}\"", qkv_io::shown(text)),
+            Meta::Texts(each) => write!(f, "a list of {} texts", each.len()),
+            Meta::Wholes(each) => write!(f, "a list of {} whole numbers", each.len()),
+            Meta::Floats(each) => write!(f, "a list of {} numbers", each.len()),
+            Meta::Other => f.write_str("a list"),
+        }
+    }
 }
 
 /// Where a tensor lies, and how its numbers are stored.
@@ -213,7 +229,7 @@ impl Gguf {
                 *n as u64
             }
             Some(other) => {
-                let found = format!("general.alignment is {other:?}, which is no power of two");
+                let found = format!("general.alignment is {other}, which is no power of two");
                 return Err(cursor.wrong(found));
             }
         };

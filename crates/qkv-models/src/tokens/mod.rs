@@ -22,7 +22,7 @@ impl Tokens {
     /// Reads `tokenizer.json` of a folder.
     pub(crate) fn in_folder(folder: &Path) -> Result<Tokens> {
         let path = folder.join("tokenizer.json");
-        if !path.is_file() {
+        if !files::is_there(&path)? {
             let others = ["vocab.txt", "vocab.json", "tokenizer.model", "spiece.model"];
             let other = others.iter().find(|name| folder.join(name).is_file());
             let found = match other {
@@ -91,18 +91,30 @@ impl Tokens {
         known.unwrap_or(0)
     }
 
+    /// A token by itself, in quotes; one that holds a part of a character, as its bytes: `<E7 8C>`.
+    pub(crate) fn text(&self, id: u32) -> String {
+        let bytes = self.bytes(id);
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => format!("{text:?}"),
+            Err(_) => {
+                let each: Vec<String> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+                format!("<{}>", each.join(" "))
+            }
+        }
+    }
+
+    fn bytes(&self, id: u32) -> Vec<u8> {
+        let piece = self.tokenizer.id_to_token(id);
+        let piece = piece.unwrap_or_else(|| format!("<{id}>"));
+        let added = self.tokenizer.get_added_vocabulary();
+        self.pieces
+            .bytes(&piece, added.simple_id_to_token(id).is_some())
+    }
+
     /// The readable text of each token. A character whose bytes are shared by several tokens stands at
     /// the first of them, so that all together are the text.
     pub fn texts(&self, ids: &[u32]) -> Vec<String> {
-        let added = self.tokenizer.get_added_tokens_decoder();
-        let pieces = ids.iter().map(|id| {
-            let piece = self
-                .tokenizer
-                .id_to_token(*id)
-                .unwrap_or_else(|| format!("<{id}>"));
-            let literal = added.contains_key(id);
-            self.pieces.bytes(&piece, literal)
-        });
-        qkv_trace::joined(&pieces.collect::<Vec<_>>())
+        let pieces: Vec<Vec<u8>> = ids.iter().map(|id| self.bytes(*id)).collect();
+        qkv_trace::joined(&pieces)
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn facts(notes: &HashMap<String, String>, origin: &str) -> Result<Fac
     let wrong = |found: String| Error::NoTrace {
         origin: origin.to_owned(),
         found,
-        remedy: "give a file that qkv trace wrote, or weights with --weights and --tokens",
+        remedy: "give a file that qkv trace wrote, a model's folder in place of its weights' file, or weights with --weights and --tokens",
     };
     let note = |name: &str| {
         let text = notes.get(name);
