@@ -263,9 +263,10 @@ impl Vector for F32x16 {
     #[inline(always)]
     unsafe fn fraction(self) -> Self {
         unsafe {
-            F32x16(_mm512_reduce_ps::<
-                { _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC },
-            >(self.0))
+            F32x16(_mm512_sub_ps(
+                self.0,
+                _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(self.0),
+            ))
         }
     }
     #[inline(always)]
@@ -274,14 +275,16 @@ impl Vector for F32x16 {
     }
     const EXP2: &'static [f32] = &EXP2.0;
     /// 2^x = 2^⌊k⌋·2^(i/16)·2^f with k = ⌊k⌋ + i/16 the nearest sixteenth and f = x − k: fewer
-    /// operations on the units for multiply-adds than a polynomial alone.
+    /// operations on the units for multiply-adds than a polynomial alone. Rounding and subtracting
+    /// take a third of the time of the one instruction for both; of −∞ they make NaN, from which
+    /// the scale −∞ makes 0.
     #[inline(always)]
     unsafe fn exp2(self, constants: *const f32) -> Self {
         unsafe {
             let constant = |i: usize| _mm512_set1_ps(*constants.add(i));
             let sixteenths = _mm512_castps_si512(_mm512_add_ps(self.0, constant(19)));
-            let f = _mm512_reduce_ps::<{ 4 << 4 | _MM_FROUND_NO_EXC }>(self.0);
-            let k = _mm512_sub_ps(self.0, f);
+            let k = _mm512_roundscale_ps::<{ 4 << 4 | _MM_FROUND_NO_EXC }>(self.0);
+            let f = _mm512_sub_ps(self.0, k);
             let t = _mm512_permutexvar_ps(sixteenths, _mm512_loadu_ps(constants));
             let q = _mm512_fmadd_ps(constant(18), f, constant(17));
             let r = _mm512_mul_ps(_mm512_fmadd_ps(q, f, constant(16)), f);
@@ -290,7 +293,10 @@ impl Vector for F32x16 {
     }
     #[inline(always)]
     unsafe fn centred_fraction(self) -> Self {
-        unsafe { F32x16(_mm512_reduce_ps::<_MM_FROUND_NO_EXC>(self.0)) }
+        unsafe {
+            let nearest = _mm512_roundscale_ps::<_MM_FROUND_NO_EXC>(self.0);
+            F32x16(_mm512_sub_ps(self.0, nearest))
+        }
     }
     #[inline(always)]
     unsafe fn prefetch(at: *const f32) {
@@ -425,9 +431,10 @@ impl Vector for F64x8 {
     #[inline(always)]
     unsafe fn fraction(self) -> Self {
         unsafe {
-            F64x8(_mm512_reduce_pd::<
-                { _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC },
-            >(self.0))
+            F64x8(_mm512_sub_pd(
+                self.0,
+                _mm512_roundscale_pd::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(self.0),
+            ))
         }
     }
     #[inline(always)]
@@ -436,7 +443,10 @@ impl Vector for F64x8 {
     }
     #[inline(always)]
     unsafe fn centred_fraction(self) -> Self {
-        unsafe { F64x8(_mm512_reduce_pd::<_MM_FROUND_NO_EXC>(self.0)) }
+        unsafe {
+            let nearest = _mm512_roundscale_pd::<_MM_FROUND_NO_EXC>(self.0);
+            F64x8(_mm512_sub_pd(self.0, nearest))
+        }
     }
     #[inline(always)]
     unsafe fn prefetch(at: *const f64) {

@@ -57,10 +57,10 @@ pub(super) trait Vector: Copy {
     unsafe fn dropped_where_neg_inf(self, bias: Self) -> Self;
     /// −∞ in lane i unless i < n and `from[i] == kept`; reads n bytes.
     unsafe fn dropped_unless(self, from: *const bool, n: usize, kept: bool) -> Self;
-    /// self − ⌊self⌋ in [0, 1), and what [`Vector::scale`] needs; 0 for ±∞.
+    /// self − ⌊self⌋ in [0, 1), and what [`Vector::scale`] needs; of −∞ what that makes 0 of.
     unsafe fn fraction(self) -> Self;
-    /// self·2^⌊exponent⌋ for self in [1, 2] and exponent ≤ 1; 0 for −∞, NaN where self is NaN.
-    /// Subnormal results may be 0.
+    /// self·2^⌊exponent⌋ for self in [1, 2] and exponent ≤ 1; 0 for −∞ with what came of
+    /// [`Vector::fraction`], NaN where the exponent is NaN. Subnormal results may be 0.
     unsafe fn scale(self, exponent: Self) -> Self;
     /// What [`Vector::exp2`] takes.
     const EXP2: &'static [Self::T] = <Self::T as Real>::EXP2;
