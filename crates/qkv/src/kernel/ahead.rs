@@ -3,80 +3,73 @@
 use super::call::{Call, neighbours};
 use super::packed::Head;
 use super::real::Float;
-use super::simd::{Rows, prefetch_for_later};
+use super::simd::{Asks, Claim, Rows};
 use std::ops::Range;
 
 /// Larger heads are long enough to find their own memory in time, and would fill the cache.
 const MOST_BYTES: usize = 256 << 10;
 
-/// What comes next of queries, keys and values.
-pub(super) struct Ahead<'a, T> {
-    left: [&'a [T]; 3],
-    /// Numbers asked for at once.
-    at_once: usize,
+/// Memory to be asked for in steps.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// What the next head needs, and how many lines of it a step takes.
+    head: (Asks, usize),
+    /// What is needed when the queries at hand are done, over the steps of their last block of keys.
+    last: (Asks, usize),
 }
 
-impl<'a, T: Float> Ahead<'a, T> {
-    pub(super) fn nothing() -> Self {
-        Ahead {
-            left: [&[]; 3],
-            at_once: 0,
-        }
-    }
-
+impl Ahead {
     /// The memory of a head, as far as it is in one piece and not large, in so many steps.
-    pub(super) fn head(call: &Call<'a, T>, head: Head<'_>, steps: usize) -> Self {
+    pub(super) fn head<T: Float>(call: &Call<'_, T>, head: Head<'_>, steps: usize) -> Self {
         let keys = head.stretch.keys.clone();
         let first_head = head.kv_head * call.group;
         let queries = head.stretch.queries.clone();
         let q = (first_head..first_head + call.group)
             .map(|h| flat(neighbours(&call.inputs.q(), head.batch, h, queries.clone())));
-        let left = [
+        let parts = [
             flat(call.k().one_piece(head.batch, head.kv_head, keys.clone())),
             flat(call.v().one_piece(head.batch, head.kv_head, keys)),
             q.last().unwrap_or_default(),
         ];
-        let bytes: usize = left.iter().map(|part| size_of_val(*part)).sum();
-        if bytes > MOST_BYTES {
-            return Ahead::nothing();
+        let bytes: usize = parts.iter().map(|part| size_of_val(*part)).sum();
+        let mut ahead = Ahead::default();
+        if bytes <= MOST_BYTES {
+            for part in parts {
+                ahead.head.0.add(part.as_ptr(), part.len(), 1, 0);
+            }
+            ahead.head.1 = ahead.head.0.lines().div_ceil(steps.max(1));
         }
-        Ahead::in_steps(left, steps)
+        ahead
     }
 
-    /// Some queries of a head, as far as they are in one piece, in so many steps.
-    pub(super) fn queries(
-        call: &Call<'a, T>,
+    /// Where some queries leave their output, and the queries of a head that are next, as far as
+    /// they are in one piece; in so many steps a block of keys.
+    pub(super) fn queries<T: Float>(
+        &mut self,
+        call: &Call<'_, T>,
         head: Head<'_>,
-        h: usize,
-        queries: Range<usize>,
+        claim: &Claim<'_, T>,
+        (heads, queries): (Range<usize>, Range<usize>),
+        next: Option<(usize, Range<usize>)>,
         steps: usize,
-    ) -> Self {
-        let q = flat(neighbours(&call.inputs.q(), head.batch, h, queries));
-        Ahead::in_steps([q, &[], &[]], steps)
-    }
-
-    fn in_steps(left: [&'a [T]; 3], steps: usize) -> Self {
-        let count: usize = left.iter().map(|part| part.len()).sum();
-        Ahead {
-            left,
-            at_once: count.div_ceil(steps.max(1)),
+    ) {
+        let mut asks = Asks::default();
+        if let Some((h, queries)) = next {
+            let q = flat(neighbours(&call.inputs.q(), head.batch, h, queries));
+            asks.add(q.as_ptr(), q.len(), 1, 0);
         }
+        heads.for_each(|h| claim.add_to(&mut asks, h, queries.clone()));
+        self.last = (asks, asks.lines().div_ceil(steps.max(1)));
     }
 
-    /// Whether all of it has been asked for.
-    pub(super) fn is_done(&self) -> bool {
-        self.left.iter().all(|part| part.is_empty())
-    }
-
-    /// Asks for some more of it.
-    pub(super) fn step(&mut self) {
-        let mut count = self.at_once;
-        for part in &mut self.left {
-            let (now, later) = part.split_at(count.min(part.len()));
-            prefetch_for_later(now);
-            *part = later;
-            count -= now.len();
+    /// What is to be asked for now.
+    pub(super) fn step(&mut self, last: bool) -> Asks {
+        let mut now = Asks::default();
+        if last {
+            self.last.0.hand_over(self.last.1, &mut now);
         }
+        self.head.0.hand_over(self.head.1, &mut now);
+        now
     }
 }
 

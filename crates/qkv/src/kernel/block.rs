@@ -14,6 +14,7 @@ use super::simd::{
     Aligned, BLOCK, Dots, Edit, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
 };
 use super::state::State;
+use super::weigh::How;
 use std::ops::Range;
 
 /// Queries of a block at most.
@@ -128,7 +129,7 @@ impl<T: Float> Scratch<T> {
         head: Head<'_>,
         packed: Option<Packed<'_, T::Real>>,
         weigh: bool,
-        ahead: &mut Ahead<'_, T>,
+        ahead: &mut Ahead,
     ) {
         if weigh && self.run_at_once(call, head, packed, ahead) {
             return;
@@ -154,7 +155,7 @@ impl<T: Float> Scratch<T> {
         call: &Call<'_, T>,
         head: Head<'_>,
         packed: Option<Packed<'_, T::Real>>,
-        ahead: &mut Ahead<'_, T>,
+        ahead: &mut Ahead,
     ) -> bool {
         let Range { start, end } = self.seen;
         if call.by_dots || !self.alike || start >= end || end > BLOCK || !call.is_plain() {
@@ -200,7 +201,6 @@ impl<T: Float> Scratch<T> {
             let rows = start..(start + together).min(count);
             let x = self.x.get(rows.len() * STRIDE);
             let spans = &self.spans[rows.clone()];
-            ahead.step();
             let q = q.part(rows.clone());
             let edit = Edit::None;
             (call.kernels.scores)(&Scores { q, spans, k, edit }, x);
@@ -221,7 +221,7 @@ impl<T: Float> Scratch<T> {
                 start: Start::Zero,
             };
             let sums = &mut sums[rows.start * stride..rows.end * stride];
-            (call.kernels.exponentials_and_values)(softmax, &values, sums);
+            (call.kernels.exponentials_and_values)(softmax, &values, sums, ahead.step(true));
         }
         true
     }
@@ -234,7 +234,7 @@ impl<T: Float> Scratch<T> {
         packed: Option<Packed<'_, T::Real>>,
         chunk: usize,
         weigh: bool,
-        ahead: &mut Ahead<'_, T>,
+        ahead: &mut Ahead,
     ) {
         let seen = self.seen();
         let rows = self.rows.len();
@@ -277,11 +277,15 @@ impl<T: Float> Scratch<T> {
             let meanwhile = weigh && !guarded && call.attention.dropout.is_none();
             for start in (0..rows).step_by(together) {
                 let rows = start..(start + together).min(rows);
-                ahead.step();
                 self.score(call, head, packed, block, rows.clone());
                 self.exponentiate(call, head, block, rows.clone(), (guarded, meanwhile));
                 if weigh {
-                    let how = (first, guarded, meanwhile);
+                    let how = How {
+                        first,
+                        guarded,
+                        meanwhile,
+                        asks: ahead.step(seen.end <= (block + 1) * BLOCK),
+                    };
                     self.weigh(call, head, wide, block, rows, how);
                 }
             }

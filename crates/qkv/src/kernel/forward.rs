@@ -26,10 +26,6 @@ const WORTH_SHARING: f64 = 4e6;
 /// Floating-point operations in the time that one byte takes from memory.
 const FLOPS_PER_BYTE: f64 = 5.0;
 
-/// Against more keys a block of queries is long enough to find its queries and outputs in time,
-/// and they would only fill the cache.
-const SHORT: usize = 2 * BLOCK;
-
 /// Computes all rows; returns those that keep no key.
 pub(super) fn forward<T: Float>(
     call: &Call<'_, T>,
@@ -165,7 +161,7 @@ fn work_on_boxes<T: Float>(
                 }
             };
             scratch.take_rows(call, head, claim.heads(), claim.queries());
-            scratch.run(call, head, keys, true, &mut Ahead::nothing());
+            scratch.run(call, head, keys, true, &mut Ahead::default());
             scratch.write(call, head, &mut claim, &mut found);
         }
         if !found.is_empty() {
@@ -213,7 +209,7 @@ fn by_head<T: Float>(
                     let rows = heads.len() * queries.len();
                     Ahead::head(call, head, strip.boxes() * steps(rows, stretch.keys.len()))
                 }
-                _ => Ahead::nothing(),
+                _ => Ahead::default(),
             };
             for (index, strip) in strips.iter().enumerate() {
                 let stretch = call.visible.stretch(index);
@@ -232,14 +228,13 @@ fn by_head<T: Float>(
                 for index in 0..strip.boxes() {
                     let (heads, queries) = strip.at(index);
                     let heads = first_head + heads.start..first_head + heads.end;
-                    if keys <= SHORT {
-                        heads.clone().for_each(|h| claim.ask(h, queries.clone()));
-                    }
-                    if keys <= SHORT && ahead.is_done() && index + 1 < strip.boxes() {
-                        let (next, queries) = strip.at(index + 1);
-                        let steps = steps(heads.len() * queries.len(), keys);
-                        ahead = Ahead::queries(call, head, first_head + next.start, queries, steps);
-                    }
+                    let next = (index + 1 < strip.boxes()).then(|| {
+                        let (heads, queries) = strip.at(index + 1);
+                        (first_head + heads.start, queries)
+                    });
+                    let steps = steps(heads.len() * queries.len(), 1);
+                    let these = (heads.clone(), queries.clone());
+                    ahead.queries(call, head, &claim, these, next, steps);
                     scratch.take_rows(call, head, heads, queries);
                     let packed = Packed {
                         tiles,
@@ -437,7 +432,7 @@ fn by_chunk<T: Float>(
                     let stretch = call.visible.stretch(claim.strip());
                     let head = head_of(claim, &stretch);
                     scratch.take_rows(call, head, claim.heads(), claim.queries());
-                    let ahead = &mut Ahead::nothing();
+                    let ahead = &mut Ahead::default();
                     scratch.run_chunk(call, head, None, chunk, true, ahead);
                     scratch.chunk.save(width, part);
                 }

@@ -4,8 +4,20 @@ use super::block::Scratch;
 use super::call::Call;
 use super::packed::{Head, Packed, values_finite, widened};
 use super::real::{Float, Real};
-use super::simd::{BLOCK, Rows, STRIDE, Softmax, Span, Start, Values, sums_stride};
+use super::simd::{Asks, BLOCK, Rows, STRIDE, Softmax, Span, Start, Values, sums_stride};
 use std::ops::Range;
+
+/// How the values of a block are weighed.
+pub(super) struct How {
+    /// There are no sums yet.
+    pub(super) first: bool,
+    /// Values of dropped keys may not be finite.
+    pub(super) guarded: bool,
+    /// The exponentials are still to be computed.
+    pub(super) meanwhile: bool,
+    /// What is asked for.
+    pub(super) asks: Asks,
+}
 
 impl<T: Float> Scratch<T> {
     /// Whether no dropped key of the block can have a value that is infinite or NaN.
@@ -40,8 +52,17 @@ impl<T: Float> Scratch<T> {
         packed: Option<Packed<'_, T::Real>>,
         block: usize,
         rows: Range<usize>,
-        (first, guarded, meanwhile): (bool, bool, bool),
+        how: How,
     ) {
+        let How {
+            first,
+            guarded,
+            meanwhile,
+            mut asks,
+        } = how;
+        if !meanwhile {
+            asks.ask(usize::MAX);
+        }
         let x = self.x.get(rows.len() * STRIDE);
         let stride = sums_stride(call.v().width());
         let sums = self.chunk.sums.get(self.rows.len() * stride);
@@ -135,6 +156,7 @@ impl<T: Float> Scratch<T> {
                         start: begin,
                     },
                     sums,
+                    asks,
                 );
             } else {
                 (call.kernels.round)(spans, x);

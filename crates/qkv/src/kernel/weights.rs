@@ -159,7 +159,7 @@ fn block<T: Float>(
     data: &mut [T],
 ) {
     if weigh {
-        scratch.run(call, head, None, false, &mut Ahead::nothing());
+        scratch.run(call, head, None, false, &mut Ahead::default());
     }
     let seen = scratch.seen();
     let begin = head.stretch.keys.start;

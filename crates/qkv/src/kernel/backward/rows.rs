@@ -62,7 +62,7 @@ fn anew<T: Real>(
         stretch: &stretch,
     };
     scratch.take_rows(call, head, h..h + 1, i..i + 1);
-    scratch.run(call, head, None, false, &mut Ahead::nothing());
+    scratch.run(call, head, None, false, &mut Ahead::default());
     let mut sum = [T::ZERO];
     (call.kernels.totals)(&scratch.total.lanes, &mut sum);
     let (max, sum) = (scratch.total.max[0], sum[0].to_f64());

@@ -12,6 +12,7 @@
 //! | `convert` | numbers that lie in memory in another format |
 //! | `dots` | scores of very few queries, summed in another order |
 //! | `gradient`, `across`, `products` | the stages of the backward pass besides |
+//! | `asks`, `meanwhile` | memory that is asked for, and exponentials, while values are weighed |
 //! | `piece` | arrays cut into parts for threads; where sums go |
 //! | `few` | all stages of a small call at once |
 //! | `rows` | strided rows, aligned memory |
@@ -24,6 +25,7 @@
 use crate::view::DType;
 
 mod across;
+mod asks;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -37,6 +39,7 @@ mod few;
 mod gradient;
 mod limit;
 mod logarithm;
+mod meanwhile;
 mod pack;
 mod pages;
 mod piece;
@@ -52,6 +55,7 @@ mod values;
 mod vector;
 
 pub use across::Across;
+pub use asks::Asks;
 pub use bend::{Arithmetic, Bend};
 pub use dots::Dots;
 pub use few::Few;
@@ -128,35 +132,28 @@ impl Span {
 
 /// Asks for the lines of memory that hold `data`, which is needed at once.
 pub fn prefetch<T>(data: &[T]) {
-    prefetch_at::<T, true>(data.as_ptr(), data.len());
+    prefetch_at(data.as_ptr(), data.len());
 }
 
-/// Asks for the lines of memory that hold `data`, for the second cache: the first has no room for
-/// what is needed only later.
-pub fn prefetch_for_later<T>(data: &[T]) {
-    prefetch_at::<T, false>(data.as_ptr(), data.len());
+/// Asks for the lines of memory that hold `count` numbers from `at` on, which may be anywhere and
+/// are needed at once.
+fn prefetch_at<T>(at: *const T, count: usize) {
+    for line in (0..count * size_of::<T>()).step_by(64) {
+        prefetch_line(at.cast::<u8>().wrapping_add(line));
+    }
 }
 
-/// Asks for the lines of memory that hold `count` numbers from `at` on, which may be anywhere.
-fn prefetch_at<T, const NOW: bool>(at: *const T, count: usize) {
+/// Asks for a line of memory.
+#[inline(always)]
+fn prefetch_line(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
-        let bytes = at.cast::<i8>();
-        for at in (0..count * size_of::<T>()).step_by(64) {
-            let at = bytes.wrapping_add(at);
-            // SAFETY: every x86-64 processor has this instruction, and it never faults.
-            unsafe {
-                if NOW {
-                    _mm_prefetch::<_MM_HINT_T0>(at);
-                } else {
-                    _mm_prefetch::<_MM_HINT_T1>(at);
-                }
-            }
-        }
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 processor has this instruction, and it never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, count);
+    let _ = at;
 }
 
 /// An instruction set.
@@ -228,8 +225,8 @@ pub struct Kernels<T: 'static> {
     pub round: fn(&[Span], &mut [T]),
     /// Weighted sums of a block; see `values`.
     pub values: fn(&Values<'_, T>, &mut [T]),
-    /// Exponentials and weighted sums of a block; see `values`.
-    pub exponentials_and_values: fn(&mut Softmax<'_, T>, &Values<'_, T>, &mut [T]),
+    /// Exponentials and weighted sums of a block, while memory is asked for; see `values`.
+    pub exponentials_and_values: fn(&mut Softmax<'_, T>, &Values<'_, T>, &mut [T], Asks),
     /// Weights and the gradient of scores of a block; see `gradient`.
     pub gradient: fn(&mut ScoreGradient<'_, T>),
     /// Sums over the queries of a block; see `across`.
@@ -261,7 +258,7 @@ macro_rules! kernels {
                 fn exponentials(args: &mut Softmax<'_, $t>) -> () = softmax::exponentials::<$v>;
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
                 fn totals(lanes: &[[$t; TILE]], to: &mut [$t]) -> () = softmax::totals::<$v>;
-                fn weigh(softmax: Option<&mut Softmax<'_, $t>>, args: &Values<'_, $t>, sums: &mut [$t]) -> () =
+                fn weigh(softmax: Option<&mut Softmax<'_, $t>>, args: &Values<'_, $t>, sums: &mut [$t], asks: Asks) -> () =
                     values::run::<$products, $vr, $vn, $stream>;
                 fn round(spans: &[Span], x: &mut [$t]) -> () = $round;
                 fn gradient(args: &mut ScoreGradient<'_, $t>) -> () = gradient::run::<$v>;
@@ -273,14 +270,15 @@ macro_rules! kernels {
             );
             // One kernel for both, since it is the largest.
             fn values(args: &Values<'_, $t>, sums: &mut [$t]) {
-                weigh(None, args, sums);
+                weigh(None, args, sums, Asks::default());
             }
             fn exponentials_and_values(
                 softmax: &mut Softmax<'_, $t>,
                 args: &Values<'_, $t>,
                 sums: &mut [$t],
+                asks: Asks,
             ) {
-                weigh(Some(softmax), args, sums);
+                weigh(Some(softmax), args, sums, asks);
             }
             Kernels {
                 scores, bend, maxima, exponentials, correction, totals, round, values,

@@ -3,7 +3,7 @@
 //! A [`Desk`] holds the output and hands out [`Claim`]s. Each claim is the exclusive right to some
 //! rows: the desk cuts batch × heads × queries into a grid of boxes and hands out each box once.
 
-use super::prefetch_at;
+use super::asks::Asks;
 use crate::view_mut::ViewMut;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -228,19 +228,17 @@ impl<T: Copy> Claim<'_, T> {
         }
     }
 
-    /// Asks for the memory of neighbouring rows that will be written.
+    /// Adds the memory of neighbouring rows that will be written to what is asked for.
     ///
     /// # Panics
     /// If a row is not in the claim.
-    pub fn ask(&self, head: usize, queries: Range<usize>) {
+    pub fn add_to(&self, asks: &mut Asks, head: usize, queries: Range<usize>) {
         self.check(head, &queries);
-        let strides = self.desk.strides;
-        if strides[3] != 1 {
-            return;
-        }
-        for query in queries {
-            let row = self.desk.output.wrapping_offset(self.start(head, query));
-            prefetch_at::<T, false>(row, self.desk.shape[3]);
+        let (shape, strides) = (self.desk.shape, self.desk.strides);
+        if strides[3] == 1 {
+            let first = self.start(head, queries.start);
+            let first = self.desk.output.wrapping_offset(first);
+            asks.add(first, shape[3], queries.len(), strides[2]);
         }
     }
 

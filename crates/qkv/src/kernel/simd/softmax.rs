@@ -89,7 +89,7 @@ impl<U> Beside<'_, U> {
                 .data
                 .as_ptr()
                 .wrapping_add(row + self.first + keys.from);
-            prefetch_at::<U, true>(at, keys.len());
+            prefetch_at(at, keys.len());
         }
     }
 }

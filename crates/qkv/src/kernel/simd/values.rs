@@ -12,7 +12,9 @@
 //! Where the last register would be half empty, two queries share it.
 
 use super::super::real::{Real, Stored};
+use super::asks::Asks;
 use super::convert::Holds;
+use super::meanwhile::{KEYS_AT_ONCE, Meanwhile};
 use super::rows::Rows;
 use super::shared::RowsMut;
 use super::softmax::{Left, Softmax};
@@ -82,7 +84,7 @@ pub fn sums_stride(width: usize) -> usize {
 ///
 /// With `softmax`, whose maxima are known, its exponentials take the place of `args.p`: while the
 /// values of one tile of queries are weighed, the exponentials of the next one are computed on what
-/// the processor has besides units for multiply-adds.
+/// the processor has besides units for multiply-adds, and memory is asked for.
 ///
 /// # Panics
 /// If an argument is shorter than the spans need.
@@ -91,6 +93,7 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
     softmax: Option<&mut Softmax<'_, V::T>>,
     args: &Values<'_, V::T>,
     sums: &mut [V::T],
+    mut asks: Asks,
 ) {
     let (left, p) = match softmax {
         Some(softmax) => {
@@ -120,6 +123,8 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
     let stream = rows <= STREAM;
     let (tile_rows, tile_vectors) = if stream { (FEW, 8) } else { (R, N) };
     let passes = vectors.div_ceil(tile_vectors);
+    let looks = passes * (rows / tile_rows) * args.keys.len().div_ceil(V::DEPTH * KEYS_AT_ONCE);
+    let at_once = asks.lines().div_ceil(looks.max(1));
     for pass in 0..passes {
         let (first, end) = (vectors * pass / passes, vectors * (pass + 1) / passes);
         let mut row = 0;
@@ -177,7 +182,7 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                 if stream {
                     tile.stream::<V, FEW>(height, end - first, row == 0);
                 } else {
-                    let next = &mut Meanwhile::new(next, tile.keys);
+                    let next = &mut Meanwhile::new(next, tile.keys, &mut asks, at_once);
                     if end == vectors && tile.last <= V::LANES / 2 && height % 2 == 0 {
                         // Conditions on constants keep code out that no tile of R x N needs.
                         match end - first {
@@ -200,48 +205,7 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
             row += height;
         }
     }
-}
-
-/// Keys between two looks at what else is to be done.
-const KEYS_AT_ONCE: usize = 8;
-
-/// Exponentials of the next tile of queries, spread over the keys of this one.
-struct Meanwhile<T> {
-    left: Option<Left<T>>,
-    /// How often there is something to do, and how often it may be done.
-    count: usize,
-    looks: usize,
-    due: usize,
-}
-
-impl<T: Real> Meanwhile<T> {
-    #[inline(always)]
-    unsafe fn new(left: Option<Left<T>>, keys: usize) -> Self {
-        Meanwhile {
-            count: left.map_or(0, |left| unsafe { left.count() }),
-            left,
-            looks: keys.div_ceil(KEYS_AT_ONCE),
-            due: 0,
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn look<V: Vector<T = T>>(&mut self) {
-        self.due += self.count;
-        while self.due >= self.looks {
-            self.due -= self.looks;
-            if let Some(left) = &mut self.left {
-                unsafe { left.some::<V>() };
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn finish<V: Vector<T = T>>(&mut self) {
-        if let Some(left) = &mut self.left {
-            unsafe { left.all::<V>() };
-        }
-    }
+    asks.ask(usize::MAX);
 }
 
 /// Where a tile's numbers are.
@@ -273,7 +237,7 @@ impl<T: Real> Tile<'_, T> {
     unsafe fn high<V: Vector<T = T>, const R: usize, const N: usize>(
         &self,
         height: usize,
-        next: &mut Meanwhile<T>,
+        next: &mut Meanwhile<'_, T>,
     ) {
         unsafe {
             match height {
@@ -292,7 +256,7 @@ impl<T: Real> Tile<'_, T> {
     unsafe fn pairs<V: Vector<T = T>, const R: usize, const N: usize>(
         &self,
         height: usize,
-        next: &mut Meanwhile<T>,
+        next: &mut Meanwhile<'_, T>,
     ) {
         unsafe {
             match height {
@@ -343,7 +307,7 @@ impl<T: Real> Tile<'_, T> {
 
     /// All keys, chain by chain.
     #[inline(always)]
-    unsafe fn compute<S: Sums<T>>(&self, mut next: Option<&mut Meanwhile<T>>) {
+    unsafe fn compute<S: Sums<T>>(&self, mut next: Option<&mut Meanwhile<'_, T>>) {
         unsafe {
             let mut row = self.v;
             let mut j = 0;

@@ -1,0 +1,118 @@
+//! Memory that is needed soon, asked for a line at a time between other work: a burst of requests
+//! would wait for itself.
+
+use super::prefetch_line;
+
+/// Bytes of a line.
+const LINE: usize = 64;
+
+/// Parts that [`Asks`] holds at most.
+const PARTS: usize = 6;
+
+/// Lines of memory to ask for. They may be anywhere, since asking never faults, so addresses are
+/// numbers here.
+#[derive(Clone, Copy, Default)]
+pub struct Asks {
+    parts: [Lines; PARTS],
+    /// How many parts there are, and how many of them are done.
+    count: usize,
+    done: usize,
+}
+
+/// Some rows of lines.
+#[derive(Clone, Copy, Default)]
+struct Lines {
+    next: usize,
+    left: usize,
+    /// Lines of a row, and which of them is next.
+    row: usize,
+    column: usize,
+    /// From the end of a row to the next, in bytes.
+    gap: usize,
+}
+
+impl Lines {
+    #[inline(always)]
+    fn skip(&mut self, lines: usize) {
+        let column = self.column + lines;
+        let rows = column / self.row;
+        self.next = self
+            .next
+            .wrapping_add(lines * LINE)
+            .wrapping_add(self.gap.wrapping_mul(rows));
+        self.column = column - rows * self.row;
+        self.left -= lines;
+    }
+
+    /// Asks for the next line.
+    #[inline(always)]
+    fn ask(&mut self) {
+        prefetch_line(std::ptr::without_provenance(self.next));
+        self.next = self.next.wrapping_add(LINE);
+        self.column += 1;
+        self.left -= 1;
+        if self.column == self.row {
+            self.column = 0;
+            self.next = self.next.wrapping_add(self.gap);
+        }
+    }
+}
+
+impl Asks {
+    /// Adds `count` rows of `width` numbers, `stride` numbers apart. What is more than six parts
+    /// is left out.
+    pub fn add<T>(&mut self, first: *const T, width: usize, count: usize, stride: isize) {
+        let row = width * size_of::<T>();
+        let stride = stride.wrapping_mul(size_of::<T>() as isize);
+        // Rows without a gap are one.
+        let flat = stride.cast_unsigned() == row;
+        let (bytes, count) = if flat { (row * count, 1) } else { (row, count) };
+        if let Some(part) = self.parts.get_mut(self.count)
+            && bytes > 0
+            && count > 0
+        {
+            let row = bytes.div_ceil(LINE);
+            *part = Lines {
+                next: first.addr(),
+                left: row * count,
+                row,
+                column: 0,
+                gap: stride.cast_unsigned().wrapping_sub(row * LINE),
+            };
+            self.count += 1;
+        }
+    }
+
+    /// How many lines there are.
+    pub fn lines(&self) -> usize {
+        let parts = &self.parts[self.done..self.count];
+        parts.iter().map(|part| part.left).sum()
+    }
+
+    /// Moves up to so many lines to others, as far as those have room.
+    pub fn hand_over(&mut self, mut lines: usize, to: &mut Asks) {
+        while let Some(part) = self.parts[..self.count].get_mut(self.done)
+            && let Some(place) = to.parts.get_mut(to.count)
+            && lines > 0
+        {
+            let left = part.left.min(lines);
+            *place = Lines { left, ..*part };
+            to.count += 1;
+            part.skip(left);
+            lines -= left;
+            self.done += usize::from(part.left == 0);
+        }
+    }
+
+    /// Asks for up to so many lines.
+    #[inline(always)]
+    pub fn ask(&mut self, lines: usize) {
+        for _ in 0..lines {
+            let Some(part) = self.parts[..self.count].get_mut(self.done) else {
+                return;
+            };
+            part.ask();
+            self.done += usize::from(part.left == 0);
+        }
+    }
+}
