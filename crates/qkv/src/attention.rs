@@ -138,32 +138,20 @@ impl<'a, T: Element> Inputs<'a, T> {
     /// # Errors
     /// [`Error::Mismatch`] names the two arguments and the axis, [`Error::Groups`] head counts
     /// that do not divide, [`Error::Option`] a head_dim of 0.
+    #[inline]
     pub fn new(q: View<'a, T>, k: View<'a, T>, v: View<'a, T>) -> Result<Self> {
-        agree("q", q.shape(), "k", k.shape(), 0, "batch", BATCH)?;
-        agree("q", q.shape(), "k", k.shape(), 3, "head_dim", HEAD_DIM)?;
-        agree("k", k.shape(), "v", v.shape(), 0, "batch", BATCH)?;
-        agree("k", k.shape(), "v", v.shape(), 1, "heads", KV_HEADS)?;
-        agree("k", k.shape(), "v", v.shape(), 2, "keys", KEYS)?;
-        let (heads, kv_heads) = (q.shape()[1], k.shape()[1]);
-        let divides = if kv_heads == 0 {
-            heads == 0
-        } else {
-            heads % kv_heads == 0
-        };
-        if !divides {
-            return Err(Error::Groups {
-                heads,
-                kv_heads,
-                q: q.shape().into(),
-                k: k.shape().into(),
-            });
-        }
-        if q.shape()[3] == 0 {
-            return Err(Error::Option {
-                option: "head_dim",
-                value: "0".into(),
-                remedy: "queries and keys need at least one column",
-            });
+        // Small calls are many: the usual case is decided here, what is wrong out of line.
+        let ([batch, heads, _, head_dim], [b, kv_heads, keys, width]) = (q.shape(), k.shape());
+        let [v_batch, v_heads, v_keys, _] = v.shape();
+        let usual = batch == b
+            && b == v_batch
+            && kv_heads == v_heads
+            && keys == v_keys
+            && heads == kv_heads
+            && head_dim == width
+            && head_dim > 0;
+        if !usual {
+            check_shapes(q.shape(), k.shape(), v.shape())?;
         }
         Ok(Inputs {
             q,
@@ -191,6 +179,11 @@ impl<'a, T: Element> Inputs<'a, T> {
         }
         self.past = Some((k, v));
         Ok(self)
+    }
+
+    /// Queries, new keys and new values where they are.
+    pub(crate) fn views(&self) -> [&View<'a, T>; 3] {
+        [&self.q, &self.k, &self.v]
     }
 
     /// The queries, `[batch, heads, queries, head_dim]`.
@@ -271,6 +264,33 @@ const HEAD_DIM: &str = "a query and a key are multiplied column by column; check
 const VALUE_DIM: &str = "cached and new values need the same width";
 const KV_HEADS: &str = "keys and values come in the same number of heads";
 const KEYS: &str = "each key needs its value";
+
+/// What [`Inputs::new`] refuses, out of line.
+#[cold]
+fn check_shapes(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Result<()> {
+    agree("q", q, "k", k, 0, "batch", BATCH)?;
+    agree("q", q, "k", k, 3, "head_dim", HEAD_DIM)?;
+    agree("k", k, "v", v, 0, "batch", BATCH)?;
+    agree("k", k, "v", v, 1, "heads", KV_HEADS)?;
+    agree("k", k, "v", v, 2, "keys", KEYS)?;
+    let (heads, kv_heads) = (q[1], k[1]);
+    if heads.checked_rem(kv_heads).unwrap_or(heads) != 0 {
+        return Err(Error::Groups {
+            heads,
+            kv_heads,
+            q: q.into(),
+            k: k.into(),
+        });
+    }
+    if q[3] == 0 {
+        return Err(Error::Option {
+            option: "head_dim",
+            value: "0".into(),
+            remedy: "queries and keys need at least one column",
+        });
+    }
+    Ok(())
+}
 
 fn agree(
     left: &'static str,

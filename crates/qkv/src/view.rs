@@ -94,39 +94,29 @@ impl<'a, T: Copy> View<'a, T> {
     /// # Errors
     /// [`Error::Rank`] for more than four axes, [`Error::Count`] if the data has another number
     /// of elements.
+    #[inline]
     pub fn new(data: &'a [T], shape: &[usize]) -> Result<Self> {
-        if shape.len() > 4 {
-            return Err(Error::Rank {
-                argument: "view",
-                shape: shape.into(),
-                expected: "at most 4 are possible, [batch, heads, length, head_dim]",
-            });
+        // Not number by number: small calls make many views.
+        let full = match *shape {
+            [a, b, c, d] => [a, b, c, d],
+            [b, c, d] => [1, b, c, d],
+            [c, d] => [1, 1, c, d],
+            [d] => [1, 1, 1, d],
+            [] => [1; 4],
+            _ => return Err(too_many_axes(shape)),
+        };
+        if element_count(&full) != Some(data.len()) {
+            return Err(other_count("view", shape, data.len()));
         }
-        let needed = element_count(shape);
-        if needed != Some(data.len()) {
-            return Err(Error::Count {
-                argument: "view",
-                shape: shape.into(),
-                needed: needed.map_or("more than memory can address".into(), |n| n.to_string()),
-                found: data.len(),
-            });
-        }
-        let mut full = [1; 4];
-        for (to, &size) in full.iter_mut().rev().zip(shape.iter().rev()) {
-            *to = size;
-        }
-        let mut strides = [0; 4];
-        let mut stride: isize = 1;
-        for axis in (0..4).rev() {
-            strides[axis] = stride;
-            // Cannot overflow where it is used: the product of non-empty axes is data.len().
-            stride = stride.saturating_mul(full[axis] as isize);
-        }
+        // Cannot overflow where it is used: the product of non-empty axes is data.len().
+        let along_c = full[3] as isize;
+        let along_b = along_c.saturating_mul(full[2] as isize);
+        let along_a = along_b.saturating_mul(full[1] as isize);
         Ok(View {
             data,
             offset: 0,
             shape: full,
-            strides,
+            strides: [along_a, along_b, along_c, 1],
         })
     }
 
@@ -347,14 +337,8 @@ impl<T: Copy> Tensor<T> {
     /// # Errors
     /// [`Error::Count`] if the data has another number of elements.
     pub fn new(shape: &[usize], data: Vec<T>) -> Result<Self> {
-        let needed = element_count(shape);
-        if needed != Some(data.len()) {
-            return Err(Error::Count {
-                argument: "tensor",
-                shape: Shape::from(shape),
-                needed: needed.map_or("more than memory can address".into(), |n| n.to_string()),
-                found: data.len(),
-            });
+        if element_count(shape) != Some(data.len()) {
+            return Err(other_count("tensor", shape, data.len()));
         }
         Ok(Tensor {
             shape: shape.to_vec(),
@@ -449,11 +433,38 @@ impl<T: Copy> Tensor<T> {
 }
 
 /// Product of the sizes, `None` where it does not fit.
+#[inline]
 pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
-    shape
-        .iter()
-        .try_fold(1usize, |product, &size| product.checked_mul(size))
-        .filter(|&count| isize::try_from(count).is_ok())
-        // A product that is too large for a while may still be 0.
-        .or_else(|| shape.contains(&0).then_some(0))
+    let (mut product, mut fits) = (1usize, true);
+    for &size in shape {
+        let (next, overflows) = product.overflowing_mul(size);
+        (product, fits) = (next, fits & !overflows);
+    }
+    if fits && isize::try_from(product).is_ok() {
+        return Some(product);
+    }
+    // A product that is too large for a while may still be 0.
+    shape.contains(&0).then_some(0)
+}
+
+// Errors are made out of line.
+
+#[cold]
+fn too_many_axes(shape: &[usize]) -> Error {
+    Error::Rank {
+        argument: "view",
+        shape: shape.into(),
+        expected: "at most 4 are possible, [batch, heads, length, head_dim]",
+    }
+}
+
+#[cold]
+fn other_count(argument: &'static str, shape: &[usize], found: usize) -> Error {
+    let needed = element_count(shape);
+    Error::Count {
+        argument,
+        shape: Shape::from(shape),
+        needed: needed.map_or("more than memory can address".into(), |n| n.to_string()),
+        found,
+    }
 }

@@ -30,6 +30,7 @@ impl<'a, T: Copy> ViewMut<'a, T> {
     ///
     /// # Errors
     /// Those of [`View::new`].
+    #[inline]
     pub fn new(data: &'a mut [T], shape: &[usize]) -> Result<Self> {
         let view = View::new(data, shape)?;
         let (shape, strides) = (view.shape(), view.strides());
@@ -97,6 +98,14 @@ impl<'a, T: Copy> ViewMut<'a, T> {
         self.shape.swap(a, b);
         self.strides.swap(a, b);
         self
+    }
+
+    /// The same view for a while.
+    pub(crate) fn reborrow(&mut self) -> ViewMut<'_, T> {
+        ViewMut {
+            data: &mut *self.data,
+            ..*self
+        }
     }
 
     /// Pointer to element `[0, 0, 0, 0]`, shape and strides.

@@ -22,14 +22,13 @@ impl Ahead {
     /// The memory of a head, as far as it is in one piece and not large, in so many steps.
     pub(super) fn head<T: Float>(call: &Call<'_, T>, head: Head<'_>, steps: usize) -> Self {
         let keys = head.stretch.keys.clone();
-        let first_head = head.kv_head * call.group;
         let queries = head.stretch.queries.clone();
-        let q = (first_head..first_head + call.group)
-            .map(|h| flat(neighbours(&call.inputs.q(), head.batch, h, queries.clone())));
+        let last_head = (head.kv_head + 1) * call.group - 1;
+        let q = neighbours(&call.inputs.q(), head.batch, last_head, queries);
         let parts = [
             flat(call.k().one_piece(head.batch, head.kv_head, keys.clone())),
             flat(call.v().one_piece(head.batch, head.kv_head, keys)),
-            q.last().unwrap_or_default(),
+            flat(q),
         ];
         let bytes: usize = parts.iter().map(|part| size_of_val(*part)).sum();
         let mut ahead = Ahead::default();

@@ -220,7 +220,7 @@ fn run<T: Real>(
     options: &Options,
     gradients: GradientsMut<'_, T>,
 ) -> Result<()> {
-    let call = Call::new(attention, *inputs, options.isa()?, true);
+    let call = Call::new(attention, inputs, options.isa()?, true);
     let problem = Problem {
         call: &call,
         saved,

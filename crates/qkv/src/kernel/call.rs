@@ -13,7 +13,7 @@ const MOST_BY_DOTS: usize = 2;
 /// A checked call.
 pub struct Call<'a, T: Stored> {
     pub(super) attention: &'a Attention<'a>,
-    pub(super) inputs: Inputs<'a, T>,
+    pub(super) inputs: &'a Inputs<'a, T>,
     pub(super) storage: &'static Storage<T>,
     pub(super) kernels: &'static Kernels<T::Real>,
     pub(super) visible: Visible<'a>,
@@ -50,7 +50,7 @@ impl<'a, T: Float> Call<'a, T> {
     /// The options must have passed [`Attention::check`] for these inputs.
     pub(super) fn new(
         attention: &'a Attention<'a>,
-        inputs: Inputs<'a, T>,
+        inputs: &'a Inputs<'a, T>,
         isa: Isa,
         reproducible: bool,
     ) -> Self {
@@ -82,15 +82,16 @@ impl<'a, T: Float> Call<'a, T> {
             }
         };
         let group = inputs.heads() / inputs.kv_heads().max(1);
+        let storage = T::storage(isa);
         Call {
             attention,
             inputs,
-            storage: T::storage(isa),
-            kernels: T::storage(isa).kernels,
-            visible: Visible::new(attention, &inputs),
+            storage,
+            kernels: storage.kernels,
+            visible: Visible::new(attention, inputs),
             group,
             by_dots: !reproducible
-                && T::storage(isa).depth == 1
+                && storage.depth == 1
                 && group * inputs.queries() <= MOST_BY_DOTS,
             sign,
             c,
@@ -308,6 +309,7 @@ pub(super) fn piece<'a, T: Copy>(
 }
 
 /// Rows of one head whose columns are neighbours, if they are.
+#[inline(always)] // a small call is mostly this
 pub(super) fn neighbours<'a, T: Copy>(
     view: &View<'a, T>,
     b: usize,

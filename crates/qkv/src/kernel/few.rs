@@ -2,7 +2,7 @@
 
 use super::call::{Call, neighbours};
 use super::real::{Float, Real};
-use super::simd::{Desk, Few, Strip, TILE};
+use super::simd::{Few, RowsMut, TILE};
 use crate::view::Element;
 use crate::view_mut::ViewMut;
 
@@ -28,38 +28,34 @@ pub(super) fn suits<T: Float>(call: &Call<'_, T>, output: &ViewMut<'_, T>) -> bo
         && call.inputs.past().is_none()
         && visible.shows_all()
         && output.strides()[3] == 1
-        && [call.inputs.q(), call.inputs.k(), call.inputs.v()]
-            .iter()
+        && (call.inputs.views().iter())
             .all(|view| view.strides()[3] == 1)
 }
 
 /// Computes all rows of such a call.
-pub(super) fn forward<T: Float>(call: &Call<'_, T>, output: ViewMut<'_, T>, lse: &mut [f64]) {
-    let [_, _, queries, keys] = call.inputs.scores_shape();
-    let strips = [Strip::new(0..queries, call.group, call.group, queries)];
-    let desk = Desk::new(output, lse, call.group, &strips);
-    while let Some(mut claim) = desk.next(usize::MAX) {
-        let (b, g) = (claim.batch(), claim.kv_head());
-        for h in claim.heads() {
-            let (Some(q), Some(k), Some(v), Some(out)) = (
-                neighbours(&call.inputs.q(), b, h, 0..queries),
-                neighbours(&call.inputs.k(), b, g, 0..keys),
-                neighbours(&call.inputs.v(), b, g, 0..keys),
-                claim.rows(h, 0..queries),
-            ) else {
-                continue; // `suits` has seen that there are none
-            };
-            let mut found = [[T::Real::ZERO; 2]; TILE];
-            (call.storage.few)(&Few { q, k, v, c: call.c }, out, &mut found);
-            let mut lse = [0.0; TILE];
-            for (lse, [_, sum]) in lse.iter_mut().zip(&found[..queries]) {
-                *lse = sum.to_f64();
-            }
-            (call.kernels.logarithms)(&mut lse[..queries]);
-            for (lse, [max, _]) in lse.iter_mut().zip(&found[..queries]) {
-                *lse += max.to_f64() * call.natural;
-            }
-            claim.write_lse(h, 0, &lse[..queries]);
+pub(super) fn forward<T: Float>(call: &Call<'_, T>, mut output: ViewMut<'_, T>, lse: &mut [f64]) {
+    let [_, heads, queries, keys] = call.inputs.scores_shape();
+    let [q, k, v] = call.inputs.views();
+    for (index, lse) in lse.chunks_exact_mut(queries).enumerate() {
+        let (b, h) = if index < heads {
+            (0, index) // no division for a small call
+        } else {
+            (index / heads, index % heads)
+        };
+        let g = if call.group == 1 { h } else { h / call.group };
+        let (Some(q), Some(k), Some(v), Some(out)) = (
+            neighbours(q, b, h, 0..queries),
+            neighbours(k, b, g, 0..keys),
+            neighbours(v, b, g, 0..keys),
+            RowsMut::of_head(&mut output, b, h),
+        ) else {
+            continue; // `suits` has seen that there are none
+        };
+        let mut maxima = [T::Real::ZERO; TILE];
+        (call.storage.few)(&Few { q, k, v, c: call.c }, out, &mut maxima, lse);
+        (call.kernels.logarithms)(lse);
+        for (lse, max) in lse.iter_mut().zip(maxima) {
+            *lse += max.to_f64() * call.natural;
         }
     }
 }

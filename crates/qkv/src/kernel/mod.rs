@@ -158,7 +158,7 @@ pub fn forward_into<T: Float>(
             });
         }
     }
-    let call = Call::new(attention, *inputs, options.isa()?, options.reproducible);
+    let call = Call::new(attention, inputs, options.isa()?, options.reproducible);
     let mut lse = Tensor::filled(&[batch, heads, queries], f64::NEG_INFINITY);
     let empty_rows = T::forward(&call, output, lse.data_mut(), options);
     match empty_rows.first() {

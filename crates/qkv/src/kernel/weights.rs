@@ -115,7 +115,7 @@ fn checked<T: Float>(
 ) -> Result<Tensor<T>> {
     attention.check(inputs)?;
     part.check(inputs)?;
-    let call = Call::new(attention, *inputs, options.isa()?, options.reproducible);
+    let call = Call::new(attention, inputs, options.isa()?, options.reproducible);
     Ok(T::recompute(&call, part, weigh))
 }
 

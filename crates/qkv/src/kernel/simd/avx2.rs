@@ -121,6 +121,13 @@ impl Vector for F32x8 {
         unsafe { F32x8(_mm256_blend_ps::<0xf0>(self.0, other.0)) }
     }
     #[inline(always)]
+    unsafe fn before(self, n: usize, other: Self) -> Self {
+        unsafe {
+            let lanes = _mm256_castsi256_ps(F32x8::lanes(0, n));
+            F32x8(_mm256_blendv_ps(other.0, self.0, lanes))
+        }
+    }
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         unsafe { F32x8(_mm256_add_ps(self.0, other.0)) }
     }
@@ -293,6 +300,13 @@ impl Vector for F64x4 {
     #[inline(always)]
     unsafe fn halves(self, other: Self) -> Self {
         unsafe { F64x4(_mm256_blend_pd::<0b1100>(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn before(self, n: usize, other: Self) -> Self {
+        unsafe {
+            let lanes = _mm256_castsi256_pd(F64x4::lanes(0, n));
+            F64x4(_mm256_blendv_pd(other.0, self.0, lanes))
+        }
     }
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {

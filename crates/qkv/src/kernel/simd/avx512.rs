@@ -194,6 +194,10 @@ impl Vector for F32x16 {
         unsafe { F32x16(_mm512_mask_blend_ps(0xff00, self.0, other.0)) }
     }
     #[inline(always)]
+    unsafe fn before(self, n: usize, other: Self) -> Self {
+        unsafe { F32x16(_mm512_mask_mov_ps(other.0, lanes(0, n) as u16, self.0)) }
+    }
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         unsafe { F32x16(_mm512_add_ps(self.0, other.0)) }
     }
@@ -362,6 +366,10 @@ impl Vector for F64x8 {
     #[inline(always)]
     unsafe fn halves(self, other: Self) -> Self {
         unsafe { F64x8(_mm512_mask_blend_pd(0xf0, self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn before(self, n: usize, other: Self) -> Self {
+        unsafe { F64x8(_mm512_mask_mov_pd(other.0, lanes(0, n) as u8, self.0)) }
     }
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {

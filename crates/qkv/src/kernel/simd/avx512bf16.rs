@@ -66,6 +66,10 @@ impl Vector for Pairs {
         unsafe { Pairs(self.0.halves(other.0)) }
     }
     #[inline(always)]
+    unsafe fn before(self, n: usize, other: Self) -> Self {
+        unsafe { Pairs(self.0.before(n, other.0)) }
+    }
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         unsafe { Pairs(self.0.add(other.0)) }
     }

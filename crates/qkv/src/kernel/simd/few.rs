@@ -30,66 +30,97 @@ pub struct Few<'a, T: Stored> {
 pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(
     args: &Few<'_, E>,
     out: RowsMut<'_, E>,
-    maxima_and_sums: &mut [[V::T; 2]],
+    maxima: &mut [V::T],
+    sums: &mut [f64],
 ) {
     let (queries, keys) = (args.q.count(), args.k.count());
-    assert!(keys <= TILE && args.v.count() == keys && args.k.width() == args.q.width());
-    assert!(out.count() == queries && out.width() == args.v.width());
-    for (row, to) in maxima_and_sums[..queries].iter_mut().enumerate() {
+    let (head_dim, width) = (args.q.width(), args.v.width());
+    assert!(keys <= TILE && args.v.count() == keys && args.k.width() == head_dim);
+    assert!(out.count() == queries && out.width() == width);
+    let rows = maxima[..queries].iter_mut().zip(&mut sums[..queries]);
+    for (row, (max_of_row, sum)) in rows.enumerate() {
+        let mut p = [V::T::ZERO; TILE];
         // SAFETY: rows and columns are those that the views have, and a register that begins at
-        // one of the first 16 numbers ends within 32.
+        // one of the first 16 numbers ends within them.
         unsafe {
-            let mut x = [V::T::NEG_INFINITY; 2 * TILE];
-            let mut max = V::T::NEG_INFINITY;
-            for key in 0..keys {
-                let mut sum = V::splat(V::T::ZERO);
-                for (q, k) in args.q.row(row).iter().zip(args.k.row(key)) {
-                    sum = V::splat(q.widen()).fma(V::splat(k.widen()), sum);
-                }
-                let mut lanes = [V::T::ZERO; TILE];
-                sum.store(lanes.as_mut_ptr());
-                x[key] = lanes[0];
-                if x[key] > max {
-                    max = x[key];
-                }
-            }
-            let shift = V::splat(-V::T::MAX).max(V::splat(max));
-            let mut p = [V::T::ZERO; TILE];
-            let mut lane = 0;
+            let q = at(&args.q, row);
+            let (mut max, mut lane) = (V::splat(V::T::NEG_INFINITY), 0);
             while lane < keys {
-                let y = V::load(x.as_ptr().add(lane)).sub(shift);
+                let here = V::LANES.min(keys - lane);
+                let mut x = max;
+                for key in 0..here {
+                    let k = at(&args.k, lane + key);
+                    let mut score = V::splat(V::T::ZERO);
+                    for d in 0..head_dim {
+                        let (q, k) = ((*q.add(d)).widen(), (*k.add(d)).widen());
+                        score = V::splat(q).fma(V::splat(k), score);
+                    }
+                    max = score.max(max);
+                    x = x.before(key, score);
+                }
+                x.only(0, here).store(p.as_mut_ptr().add(lane));
+                lane += V::LANES;
+            }
+            max.store_first(max_of_row, 1);
+            let shift = V::splat(-V::T::MAX).max(max);
+            lane = 0;
+            while lane < keys {
+                let y = V::load(p.as_ptr().add(lane)).sub(shift);
                 let y = y.mul(V::splat(args.c)).exp2(V::EXP2.as_ptr());
                 y.store(p.as_mut_ptr().add(lane));
                 lane += V::LANES;
             }
-            let mut sums = p;
-            let mut half = TILE / 2;
-            while half > 0 {
-                for lane in 0..half {
-                    sums[lane] = sums[lane] + sums[lane + half];
-                }
-                half /= 2;
-            }
-            let sum = match sums[0] == V::T::ZERO {
-                true => V::T::from_f64(f64::NAN), // all scores are −∞: 0/0
-                false => sums[0],
-            };
-            *to = [max, sum];
-            let factor = V::splat(V::T::from_f64(1.0 / sum.to_f64()));
-            let (width, out) = (args.v.width(), out.pointer(row));
-            let mut at = 0;
-            while at < width {
-                let n = V::LANES.min(width - at);
+        }
+        let total = total(&p, keys);
+        *sum = match total == V::T::ZERO {
+            true => f64::NAN, // all scores are −∞: 0/0
+            false => total.to_f64(),
+        };
+        // SAFETY: as above.
+        unsafe {
+            let factor = V::splat(V::T::from_f64(1.0 / *sum));
+            let out = out.pointer(row);
+            let mut column = 0;
+            while column < width {
+                let n = V::LANES.min(width - column);
                 let mut new = V::splat(V::T::ZERO);
-                for key in 0..keys {
-                    let v = V::widen_first(args.v.row(key).as_ptr().add(at), n);
-                    new = V::splat(p[key]).fma(v, new);
+                for (key, &p) in p.iter().enumerate().take(keys) {
+                    let v = V::widen_first(at(&args.v, key).add(column), n);
+                    new = V::splat(p).fma(v, new);
                 }
                 // +0 for −0, as everywhere.
                 let new = new.mul(factor).add(V::splat(V::T::ZERO));
-                new.narrow_first(out.add(at), n);
-                at += V::LANES;
+                new.narrow_first(out.add(column), n);
+                column += V::LANES;
             }
+        }
+    }
+}
+
+/// Where a row begins, which must be there if it is read.
+#[inline(always)]
+fn at<E>(rows: &Rows<'_, E>, index: usize) -> *const E {
+    rows.pointer()
+        .wrapping_offset(index as isize * rows.stride())
+}
+
+/// The sum of a row's 16 weights, of which those behind the keys are 0: 8 sums of n and n + 8, then
+/// 4, 2, 1. Sums with nothing but 0 are left out.
+#[inline(always)]
+fn total<T: Real>(p: &[T; TILE], keys: usize) -> T {
+    let [a, b, c, d, ..] = *p;
+    match keys {
+        ..=1 => a,
+        2 => a + b,
+        3..=4 => (a + c) + (b + d),
+        _ => {
+            let mut sums = *p;
+            for half in [8, 4, 2, 1] {
+                for lane in 0..half {
+                    sums[lane] = sums[lane] + sums[lane + half];
+                }
+            }
+            sums[0]
         }
     }
 }

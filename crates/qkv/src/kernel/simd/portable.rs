@@ -54,6 +54,12 @@ macro_rules! four {
                 Four([self.0[0], self.0[1], other.0[2], other.0[3]])
             }
             #[inline(always)]
+            unsafe fn before(self, n: usize, other: Self) -> Self {
+                Four(std::array::from_fn(|i| {
+                    if i < n { self.0[i] } else { other.0[i] }
+                }))
+            }
+            #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
                 Four(std::array::from_fn(|i| self.0[i] + other.0[i]))
             }

@@ -16,6 +16,7 @@ pub struct Rows<'a, T> {
 impl<'a, T> Rows<'a, T> {
     /// # Panics
     /// If a row is not inside `data`.
+    #[inline]
     pub fn new(data: &'a [T], start: usize, stride: isize, count: usize, width: usize) -> Self {
         if count == 0 || width == 0 {
             return Rows {

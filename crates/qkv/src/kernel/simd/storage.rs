@@ -5,7 +5,7 @@ use super::super::real::Stored;
 use super::*;
 use half::{bf16, f16};
 
-type SmallCall<T> = fn(&Few<'_, T>, RowsMut<'_, T>, &mut [[<T as Stored>::Real; 2]]);
+type SmallCall<T> = fn(&Few<'_, T>, RowsMut<'_, T>, &mut [<T as Stored>::Real], &mut [f64]);
 
 type Finish<T> = fn(&[<T as Stored>::Real], &[<T as Stored>::Real], RowsMut<'_, T>);
 
@@ -48,7 +48,7 @@ macro_rules! storage {
                 fn widen(rows: Rows<'_, $e>, out: &mut [$t]) -> () = convert::widen::<$v, $e>;
                 fn all_finite(rows: Rows<'_, $e>) -> bool = pack::all_finite::<$v, $e>;
                 fn dots(args: &Dots<'_, $e>, out: &mut [$t]) -> () = dots::run::<$v, $e>;
-                fn few(args: &Few<'_, $e>, out: RowsMut<'_, $e>, found: &mut [[$t; 2]]) -> () =
+                fn few(args: &Few<'_, $e>, out: RowsMut<'_, $e>, maxima: &mut [$t], sums: &mut [f64]) -> () =
                     few::run::<$v, $e>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $e>) -> () =
                     values::finish::<$v, $e>;

@@ -33,6 +33,8 @@ pub(super) trait Vector: Copy {
     unsafe fn store_halves(self, a: *mut Self::T, b: *mut Self::T);
     /// The lower half of self and the upper half of `other`.
     unsafe fn halves(self, other: Self) -> Self;
+    /// The first `n ≤ LANES` lanes of self, and behind them those of `other`.
+    unsafe fn before(self, n: usize, other: Self) -> Self;
     /// self + other
     unsafe fn add(self, other: Self) -> Self;
     /// self − other
