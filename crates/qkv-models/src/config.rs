@@ -100,7 +100,7 @@ impl Config {
         say(
             "rotary",
             self.by_layer(|layer| match &layer.rotary {
-                Some(rotary) => rotary_in_words(rotary, self.head_dim),
+                Some(rotary) => rotary_in_words(rotary),
                 None => "none".into(),
             }),
         );
@@ -124,7 +124,12 @@ impl Config {
             true => format!("{single:e}"),
             false => format!("{:e}", self.eps),
         };
-        say("norm", format!("{norm}, epsilon {eps}"));
+        let place = match self.family.as_str() {
+            "bert" | "roberta" | "distilbert" => "behind each sum",
+            "gemma2" | "gemma3_text" => "before and behind attention and dense layers",
+            _ => "before attention and dense layers",
+        };
+        say("norm", format!("{norm}, epsilon {eps}, {place}"));
         if let Some(cap) = self.logit_softcap {
             say("softcap on logits", cap.to_string());
         }
@@ -166,15 +171,12 @@ fn window_in_words(window: Window) -> String {
     }
 }
 
-fn rotary_in_words(rotary: &Rotary, head_dim: usize) -> String {
+fn rotary_in_words(rotary: &Rotary) -> String {
     let pairing = match rotary.pairing {
         Pairing::Halves => "halves (columns i and i + d/2)",
         Pairing::Interleaved => "interleaved (columns 2i and 2i + 1)",
     };
     let mut words = format!("{pairing}, base {}", rotary.base);
-    if let Some(dim) = rotary.dim.filter(|dim| *dim != head_dim) {
-        words += &format!(", the first {dim} columns");
-    }
     match rotary.scaling {
         Scaling::None => {}
         Scaling::Linear { factor } => words += &format!(", linear scaling by {factor}"),

@@ -463,8 +463,12 @@ impl Model {
         normed(&self.norm, x)
     }
 
-    /// Logits of the next token, `[batch, length, vocabulary]`, from what the last layer gave.
-    pub(crate) fn logits(&self, x: &Tensor) -> Result<Tensor> {
+    /// Logits of the next token behind each place, `[batch, length, vocabulary]`, from the last of
+    /// [`hidden_states`](Model::hidden_states).
+    ///
+    /// # Errors
+    /// A model without a head, and refusals of candle.
+    pub fn logits(&self, state: &Tensor) -> Result<Tensor> {
         let Some(head) = &self.head else {
             return Err(Error::Text {
                 what: "the next token",
@@ -475,7 +479,7 @@ impl Model {
                 remedy: "give a model with one".into(),
             });
         };
-        let logits = head.forward(&self.last_norm(x)?)?;
+        let logits = head.forward(state)?;
         match self.config.logit_softcap {
             Some(cap) => Ok(((logits / cap)?.tanh()? * cap)?),
             None => Ok(logits),

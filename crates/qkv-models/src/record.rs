@@ -11,7 +11,7 @@ use crate::open::Opened;
 use crate::tokens::Tokens;
 use candle_core::{IndexOp, Tensor};
 use qkv::{Cache, Inputs, Options, Part};
-use qkv_trace::{Facts, Kind, Place, Queries, Source, Token};
+use qkv_trace::{Facts, Kind, Place, Queries, Source, Stage, Token};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,8 +38,6 @@ struct Slot {
     /// What went in, once it is known.
     input: Option<Tensor>,
     taken: Option<Taken>,
-    /// ‖x‖ of each place, `[entry][place]`.
-    norms: Vec<Vec<f32>>,
 }
 
 /// A model's attention on a batch of texts.
@@ -50,8 +48,6 @@ pub struct Recording {
     slots: Vec<Slot>,
     /// What the last layer gave, once it ran.
     output: Option<Tensor>,
-    /// Whether what was taken stays: it came from several steps.
-    stitched: bool,
     agreement: Agreement,
 }
 
@@ -69,7 +65,6 @@ impl Recording {
             pass: model.pass(batch, 0, options)?,
             slots: (0..model.layers.len()).map(|_| Slot::default()).collect(),
             output: None,
-            stitched: false,
             agreement: Agreement::default(),
         };
         let x = model.embed(batch, 0)?;
@@ -119,7 +114,6 @@ impl Recording {
             pass: model.pass(&batch, 0, options)?,
             slots: Vec::new(),
             output: Some(Tensor::cat(&outputs, 1)?),
-            stitched: true,
             agreement: Agreement::default(),
         };
         for steps in steps {
@@ -137,23 +131,30 @@ impl Recording {
             };
             let inputs: Vec<&Tensor> = steps.iter().map(|(x, _)| x).collect();
             recording.slots.push(Slot {
-                norms: norms(&Tensor::cat(&inputs, 1)?)?,
-                input: None,
+                input: Some(Tensor::cat(&inputs, 1)?),
                 taken: Some(taken),
             });
         }
         Ok(recording)
     }
 
-    /// The size of the residual that goes into a layer, ‖x‖ of each place, `[entry][place]`.
-    ///
-    /// # Errors
-    /// Refusals of candle while the model runs so far.
-    pub fn residual_norms(&mut self, layer: usize) -> Result<&[Vec<f32>]> {
-        if !self.stitched {
-            self.reach(layer)?;
+    /// The residual at a stage, `[batch, length, width]`.
+    fn at(&mut self, stage: Stage) -> Result<Tensor> {
+        let last = self.slots.len().saturating_sub(1);
+        let into = match stage {
+            Stage::Into(layer) => layer,
+            Stage::OutOf(layer) if layer < last => layer + 1,
+            Stage::OutOf(_) => return self.run_to_end(),
+            Stage::Normed => {
+                let x = self.run_to_end()?;
+                return self.opened.model.last_norm(&x);
+            }
+        };
+        self.reach(into)?;
+        match self.slots.get(into).and_then(|slot| slot.input.clone()) {
+            Some(x) => Ok(x),
+            None => Err(candle_core::Error::Msg(format!("layer {into} did not run")).into()),
         }
-        Ok(self.slots.get(layer).map_or(&[], |slot| &slot.norms))
     }
 
     /// The model's vocabulary.
@@ -179,7 +180,11 @@ impl Recording {
             .get(entry)
             .and_then(|tokens| tokens.iter().rposition(|token| !token.padding));
         let x = x.narrow(0, entry, 1)?.narrow(1, last.unwrap_or(0), 1)?;
-        let logits: Vec<f32> = self.opened.model.logits(&x)?.flatten_all()?.to_vec1()?;
+        let model = &self.opened.model;
+        let logits: Vec<f32> = model
+            .logits(&model.last_norm(&x)?)?
+            .flatten_all()?
+            .to_vec1()?;
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let sum: f64 = logits.iter().map(|x| f64::from(x - largest).exp()).sum();
         let mut order: Vec<usize> = (0..logits.len()).collect();
@@ -207,10 +212,7 @@ impl Recording {
     /// Keeps a layer's input.
     fn enter(&mut self, layer: usize, x: Tensor) -> Result<()> {
         match self.slots.get_mut(layer) {
-            Some(slot) => {
-                slot.norms = norms(&x)?;
-                slot.input = Some(x);
-            }
+            Some(slot) => slot.input = Some(x),
             None => self.output = Some(x),
         }
         Ok(())
@@ -393,6 +395,32 @@ impl Source for Recording {
         }
     }
 
+    fn residual_width(&self, stage: Stage) -> Option<usize> {
+        let config = &self.opened.model.config;
+        let there = match stage {
+            Stage::Into(layer) | Stage::OutOf(layer) => layer < config.layers.len(),
+            Stage::Normed => self.opened.model.norm.is_some(),
+        };
+        there.then_some(config.width)
+    }
+
+    fn residual(
+        &mut self,
+        stage: Stage,
+        entry: usize,
+        rows: Range<usize>,
+        out: &mut Vec<f32>,
+    ) -> qkv_trace::Result<()> {
+        let mut give = || -> Result<()> {
+            let x = self.at(stage)?.i(entry)?;
+            let part = x.narrow(0, rows.start, rows.len())?.contiguous()?;
+            out.clear();
+            out.extend(part.flatten_all()?.to_vec1::<f32>()?);
+            Ok(())
+        };
+        give().map_err(wrapped)
+    }
+
     fn closing(&mut self, entry: usize) -> qkv_trace::Result<Vec<(String, String)>> {
         let mut says = Vec::new();
         let Agreement { largest, rows } = self.agreement;
@@ -437,12 +465,8 @@ fn wrapped(error: Error) -> qkv_trace::Error {
 /// The likeliest token behind the last place of each text.
 fn likeliest(model: &Model, x: &Tensor) -> Result<Vec<u32>> {
     let last = x.narrow(1, x.dim(1)? - 1, 1)?;
-    let logits = model.logits(&last)?.squeeze(1)?;
+    let logits = model.logits(&model.last_norm(&last)?)?.squeeze(1)?;
     Ok(logits.argmax(candle_core::D::Minus1)?.to_vec1()?)
-}
-
-fn norms(x: &Tensor) -> Result<Vec<Vec<f32>>> {
-    Ok(x.sqr()?.sum(candle_core::D::Minus1)?.sqrt()?.to_vec2()?)
 }
 
 fn facts(opened: &Opened, batch: &Batch) -> Facts {

@@ -97,20 +97,27 @@ impl Rope<'_, '_> {
     }
 
     fn plain(&self, base: f64) -> Result<Rotary> {
+        self.whole(self.keys)?;
         let rotary = Rotary {
             base,
-            dim: self.dim(self.keys)?,
             ..Rotary::default()
         };
         rotary.check(self.head_dim)?;
         Ok(rotary)
     }
 
-    fn dim(&self, keys: &Keys<'_>) -> Result<Option<usize>> {
-        let factor = keys.number("partial_rotary_factor")?;
-        Ok(factor
-            .filter(|factor| *factor != 1.0)
-            .map(|factor| (self.head_dim as f64 * factor) as usize))
+    /// Refuses to turn a part of the columns only: no family here does, and of the programs that read
+    /// such a key some turn a part, some turn all, and some stop.
+    fn whole(&self, keys: &Keys<'_>) -> Result<()> {
+        const KEY: &str = "partial_rotary_factor";
+        match keys.number(KEY)? {
+            Some(factor) if factor != 1.0 => {
+                let remedy =
+                    "rotary positions turn all columns of these models; only 1 is supported";
+                Err(keys.wrong(KEY, format!("is {factor}"), remedy))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn read(&self, keys: &Keys<'_>, theta: &str, base: f64) -> Result<Rotary> {
@@ -166,13 +173,10 @@ impl Rope<'_, '_> {
                 ));
             }
         };
-        let dim = match self.dim(keys)? {
-            Some(dim) => Some(dim),
-            None => self.dim(self.keys)?,
-        };
+        self.whole(keys)?;
+        self.whole(self.keys)?;
         let rotary = Rotary {
             base,
-            dim,
             scaling,
             ..Rotary::default()
         };

@@ -202,6 +202,8 @@ fn keys_that_change_attention_are_refused_by_name() -> Result<(), Failure> {
             json!({"rope_type": "linear", "factor": 2.0, "fastness": 1}),
         ),
         ("llama", "rope_parameters", json!({"rope_type": "linear"})),
+        ("llama", "partial_rotary_factor", json!(0.5)),
+        ("gemma3", "attn_logit_softcapping", json!(30.0)),
     ] {
         let message = refused_with(name, &[(key, value)])?;
         says(&message, &["config.json", key]);

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Failure, model};
 use qkv_models::{Batch, Padding, Recording, open};
-use qkv_trace::{Kind, Place, Source};
+use qkv_trace::{Kind, Place, Source, Stage};
 use std::sync::Arc;
 
 /// Everything of one kind of a layer's head.
@@ -157,8 +157,28 @@ fn kinds_belong_together() -> Result<(), Failure> {
         let sum: f32 = first[i * 12..][..12].iter().sum();
         near(&[sum], &[1.0], 1e-6);
     }
-    let norms = recording.residual_norms(1)?;
-    assert!(norms[0].len() == 12 && norms[0].iter().all(|norm| *norm > 0.0));
+    // The residual is what the model's hidden states are, and its size that of its rows.
+    let states = opened.model.hidden_states(&batch)?;
+    let stages = [
+        Stage::Into(0),
+        Stage::Into(1),
+        Stage::OutOf(1),
+        Stage::Normed,
+    ];
+    for (stage, state) in stages.into_iter().zip([0, 1, 2, 3]) {
+        let state: Vec<f32> = states[state].flatten_all()?.to_vec1()?;
+        let mut residual = Vec::new();
+        recording.residual(stage, 0, 0..12, &mut residual)?;
+        assert_eq!(residual, state);
+        let mut norms = Vec::new();
+        recording.residual_norms(stage, 0, 2..12, &mut norms)?;
+        let width = recording.residual_width(stage).ok_or("a width")?;
+        for (norm, row) in norms.iter().zip(state.chunks(width).skip(2)) {
+            let sum: f32 = row.iter().map(|x| x * x).sum();
+            near(&[*norm], &[sum.sqrt()], 1e-4 * norm);
+        }
+    }
+    assert_eq!(recording.residual_width(Stage::Into(3)), None);
     // Rows that are not there.
     let mut out = Vec::new();
     assert!(

@@ -1,7 +1,7 @@
 //! A part of a source.
 
 use crate::facts::listed;
-use crate::{Error, Facts, Kind, Place, Queries, Result, Source};
+use crate::{Error, Facts, Kind, Place, Queries, Result, Source, Stage};
 use std::ops::Range;
 
 /// Which layers, heads and rows are looked at; all of them where none are named.
@@ -102,6 +102,34 @@ impl<'a> Chosen<'a> {
     }
 }
 
+impl Chosen<'_> {
+    /// Whether a stage is of the layers that these are.
+    fn holds(&self, stage: Stage) -> bool {
+        let (own, all) = (&self.facts.layers, &self.source.facts().layers);
+        match stage {
+            Stage::Into(layer) | Stage::OutOf(layer) => own.contains(&layer),
+            Stage::Normed => own.last() == all.last(),
+        }
+    }
+
+    /// Puts together runs of the source's rows.
+    fn runs(
+        &mut self,
+        rows: Range<usize>,
+        out: &mut Vec<f32>,
+        give: impl Fn(&mut dyn Source, Range<usize>, &mut Vec<f32>) -> Result<()>,
+    ) -> Result<()> {
+        let mut part = Vec::new();
+        out.clear();
+        for run in self.rows[rows].chunk_by(|a, b| a + 1 == *b) {
+            let range = run[0]..run[0] + run.len();
+            give(self.source, range, &mut part)?;
+            out.extend_from_slice(&part);
+        }
+        Ok(())
+    }
+}
+
 impl Source for Chosen<'_> {
     fn facts(&self) -> &Facts {
         &self.facts
@@ -126,13 +154,41 @@ impl Source for Chosen<'_> {
         if kind.is_of_keys() {
             return self.source.rows(kind, place, rows, out);
         }
-        let mut part = Vec::new();
-        out.clear();
-        for run in self.rows[rows].chunk_by(|a, b| a + 1 == *b) {
-            let range = run[0]..run[0] + run.len();
-            self.source.rows(kind, place, range, &mut part)?;
-            out.extend_from_slice(&part);
-        }
-        Ok(())
+        self.runs(rows, out, |source, range, part| {
+            source.rows(kind, place, range, part)
+        })
+    }
+
+    fn residual_width(&self, stage: Stage) -> Option<usize> {
+        let width = self.source.residual_width(stage);
+        width.filter(|_| self.holds(stage))
+    }
+
+    fn residual(
+        &mut self,
+        stage: Stage,
+        entry: usize,
+        rows: Range<usize>,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        self.runs(rows, out, |source, range, part| {
+            source.residual(stage, entry, range, part)
+        })
+    }
+
+    fn has_residual_norms(&self, stage: Stage) -> bool {
+        self.holds(stage) && self.source.has_residual_norms(stage)
+    }
+
+    fn residual_norms(
+        &mut self,
+        stage: Stage,
+        entry: usize,
+        rows: Range<usize>,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        self.runs(rows, out, |source, range, part| {
+            source.residual_norms(stage, entry, range, part)
+        })
     }
 }

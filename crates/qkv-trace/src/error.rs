@@ -52,6 +52,14 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A residual that was not recorded.
+    #[error("{kind}: {stage} was not kept; record it with --keep")]
+    NoResidual {
+        /// What, as `--keep` spells it.
+        kind: &'static str,
+        /// Its name in a trace file.
+        stage: String,
+    },
     /// A statistic that is not known.
     #[error("the statistic \"{}\" is not possible; {remedy}", shown(.asked))]
     Statistic {

@@ -2,9 +2,10 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use qkv_trace::{
-    Arrays, Chosen, Facts, Keep, Kind, Place, Selection, Source, Token, TraceFile, write,
+    Arrays, Chosen, Facts, Keep, Kind, Place, Selection, Source, Stage, Token, TraceFile, write,
 };
 use std::fs;
+use std::ops::Range;
 
 /// Two layers, two heads on one, three tokens of two batch entries, one of them padding.
 fn arrays() -> Arrays {
@@ -227,4 +228,101 @@ fn what_is_no_trace_says_so() {
     fs::write(&path, b"\x93NUMPY\x01\x00").unwrap();
     let error = TraceFile::open(&path).unwrap_err().to_string();
     assert!(error.contains("npy"), "{error}");
+}
+
+/// A source with a residual of three numbers: of a row of a stage, its place, 1 and 2.
+struct WithResidual(Arrays);
+
+impl Source for WithResidual {
+    fn facts(&self) -> &Facts {
+        self.0.facts()
+    }
+
+    fn has(&self, kind: Kind, layer: usize) -> bool {
+        self.0.has(kind, layer)
+    }
+
+    fn rows(
+        &mut self,
+        kind: Kind,
+        place: Place,
+        rows: Range<usize>,
+        out: &mut Vec<f32>,
+    ) -> qkv_trace::Result<()> {
+        self.0.rows(kind, place, rows, out)
+    }
+
+    fn residual_width(&self, _: Stage) -> Option<usize> {
+        Some(3)
+    }
+
+    fn residual(
+        &mut self,
+        stage: Stage,
+        entry: usize,
+        rows: Range<usize>,
+        out: &mut Vec<f32>,
+    ) -> qkv_trace::Result<()> {
+        let first = match stage {
+            Stage::Into(layer) => 100 * layer,
+            Stage::OutOf(layer) => 100 * layer + 50,
+            Stage::Normed => 1000,
+        };
+        let of_row = |row: usize| [(first + 10 * entry + row) as f32, 1.0, 2.0];
+        *out = rows.flat_map(of_row).collect();
+        Ok(())
+    }
+}
+
+#[test]
+fn the_residual_is_kept_of_the_rows_that_are_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.safetensors");
+    let mut source = WithResidual(arrays());
+    let selection = Selection {
+        rows: Some(vec![0, 2]),
+        ..Selection::default()
+    };
+    let mut chosen = Chosen::new(&mut source, &selection).unwrap();
+    write(
+        &path,
+        &mut chosen,
+        &Keep::parse("resid,resid_norm").unwrap(),
+    )
+    .unwrap();
+    let mut file = TraceFile::open(&path).unwrap();
+    assert!(!file.has(Kind::Weights, 0));
+    let first = |stage| match stage {
+        Stage::Into(layer) => 100.0 * layer as f32,
+        Stage::OutOf(layer) => 100.0 * layer as f32 + 50.0,
+        Stage::Normed => 1000.0,
+    };
+    let (mut rows, mut norms) = (Vec::new(), Vec::new());
+    for stage in [
+        Stage::Into(0),
+        Stage::Into(1),
+        Stage::OutOf(1),
+        Stage::Normed,
+    ] {
+        file.residual(stage, 1, 0..2, &mut rows).unwrap();
+        let [a, b] = [first(stage) + 10.0, first(stage) + 12.0];
+        assert_eq!(rows, [a, 1.0, 2.0, b, 1.0, 2.0]);
+        file.residual_norms(stage, 1, 1..2, &mut norms).unwrap();
+        assert_eq!(norms, [(b * b + 5.0).sqrt()]);
+    }
+    // What goes into the next layer is not said twice.
+    assert!(file.residual(Stage::OutOf(0), 0, 0..1, &mut rows).is_err());
+    // A layer alone has what goes in and what comes out; the model's last norm is of its last layer.
+    let selection = Selection {
+        layers: Some(vec![0]),
+        ..Selection::default()
+    };
+    let mut chosen = Chosen::new(&mut source, &selection).unwrap();
+    write(&path, &mut chosen, &Keep::parse("resid_norm").unwrap()).unwrap();
+    let mut file = TraceFile::open(&path).unwrap();
+    file.residual_norms(Stage::OutOf(0), 0, 0..1, &mut norms)
+        .unwrap();
+    assert_eq!(norms, [(50.0_f32 * 50.0 + 5.0).sqrt()]);
+    assert!(file.residual_width(Stage::OutOf(0)).is_none());
+    assert!(!file.has_residual_norms(Stage::Normed));
 }

@@ -44,6 +44,9 @@ pub struct ReadingArgs {
     /// earlier ones only
     #[arg(long, value_name = "SIDE", value_enum, hide_possible_values = true)]
     pub pad: Option<Side>,
+    /// Threads at most; as many as there are cores if left out
+    #[arg(long, value_name = "N", value_parser = values::threads, allow_negative_numbers = true)]
+    pub threads: Option<usize>,
 }
 
 /// A side of a text.
@@ -97,9 +100,11 @@ pub struct PartArgs {
     /// The first token, on which many heads rest: shown, or set aside, not drawn and not counted
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Sink::Show, hide_default_value = true)]
     pub sink: Sink,
-    /// What -o keeps of each head: some of q,k,v,rot_q,rot_k,scores,weights,z and top:N
+    /// What -o keeps: some of q,k,v,rot_q,rot_k,scores,weights,z,top:N,resid,resid_norm
     ///
-    /// top:N are the N largest weights of each row. Left out, everything that is there is kept.
+    /// top:N are the N largest weights of each row, resid the residual around each layer (the hidden
+    /// states, the last after the model's last norm, too), resid_norm its sizes. Left out, everything
+    /// that is there is kept.
     #[arg(long, value_name = "LIST", value_parser = Keep::parse)]
     pub keep: Option<Keep>,
 }

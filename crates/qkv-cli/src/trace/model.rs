@@ -37,6 +37,7 @@ pub fn check(Model(opened): &Model, text: &str) -> Result<()> {
 pub fn read(Model(opened): &Model, args: &TraceArgs, texts: &[String]) -> Result<Box<dyn Source>> {
     use crate::args::Side;
     use qkv_models::{Batch, Padding, Recording};
+    use std::num::NonZeroUsize;
 
     let texts = texts.iter().map(|text| opened.tokens.encode(text));
     let texts = texts
@@ -49,7 +50,10 @@ pub fn read(Model(opened): &Model, args: &TraceArgs, texts: &[String]) -> Result
         None => Padding::Right,
     };
     let batch = Batch::new(&texts, padding, opened.tokens.padding()).map_err(wrong)?;
-    let options = qkv::Options::default();
+    let options = qkv::Options {
+        threads: args.reading.threads.and_then(NonZeroUsize::new),
+        ..qkv::Options::default()
+    };
     let recording = match args.reading.generate {
         Some(tokens) if padding == Padding::Right && texts.len() > 1 => {
             return Err(Error::Conflict {

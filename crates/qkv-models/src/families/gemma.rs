@@ -19,7 +19,10 @@ pub(super) fn config(keys: &Keys<'_>, family: &str) -> Result<Config> {
     let layers = keys.layers("num_hidden_layers")?;
     let (head_dim, positions) = (base.head_dim, base.positions);
     keys.only("use_bidirectional_attention", &json!(false))?;
-    keys.only("attention_bias", &json!(false))?;
+    if third {
+        // Gemma 3 is made without; transformers reads the key and does not use it.
+        keys.only("attn_logit_softcapping", &json!(null))?;
+    }
     let rope = Rope {
         keys,
         head_dim,
@@ -66,6 +69,7 @@ pub(super) fn config(keys: &Keys<'_>, family: &str) -> Result<Config> {
         qk_norm: third,
         embedding_factor: (base.width as f64).sqrt(),
         logit_softcap,
+        biased: keys.flag("attention_bias")?.unwrap_or(false),
         tied: keys.flag("tie_word_embeddings")?.unwrap_or(true),
         layers: sliding.into_iter().map(layer).collect(),
         ..base

@@ -1,6 +1,6 @@
 //! Heads for programs.
 
-use super::{MapView, is_aside, weights};
+use super::{MapView, is_aside, residual, weights};
 use qkv_trace::{
     Facts, HeadStatistics, Mean, Queries, Ranked, Result, Source, Survey, Token, strongest,
 };
@@ -15,11 +15,13 @@ use serde_json::{Map, Value, json};
 ///  "heads": [{"layer", "head", "kv_head", "entropy", "distance", "first", "previous", "own", "rows",
 ///             "empty_rows", "nan_rows", "sums": [low, high]}, …],
 ///  "heads_by": [{"by", "texts", "control", "heads": [{"layer", "head", "mean", "control", "rows"}, …]}],
+///  "residual_norms": [{"stage", "norms": [of each query, …]}, …],
 ///  "weights": [{"layer", "head", "rows": [[…], …], "links": [[{"key", "weight"}, …], …]}, …]}
 /// ```
 ///
 /// `weights` are there where few heads were asked for. Averages without a row are null; numbers that
-/// are not finite are the words "nan", "inf" and "-inf".
+/// are not finite are the words "nan", "inf" and "-inf". A stage has its name in a trace file; the norms
+/// are there where a model ran or a trace kept them.
 ///
 /// # Errors
 /// Those of the source.
@@ -39,6 +41,14 @@ pub fn map_json(source: &mut dyn Source, view: &MapView) -> Result<Value> {
             })
         });
         object.insert("heads_by".into(), rankings.collect());
+    }
+    let sizes = residual::sizes(source, view.entry)?;
+    if !sizes.is_empty() {
+        let sizes = sizes.iter().map(|sizes| {
+            let norms: Value = sizes.norms.iter().copied().map(exact).collect();
+            json!({"stage": sizes.stage.key(), "norms": norms})
+        });
+        object.insert("residual_norms".into(), sizes.collect());
     }
     if view.few_heads || survey.heads.len() == 1 {
         let mut heads = Vec::new();

@@ -5,6 +5,7 @@
 
 mod html;
 mod json;
+mod residual;
 mod svg;
 mod text;
 

@@ -2,7 +2,7 @@
 
 use super::{
     MapView, first_key, first_share, head_name, is_aside, key_name, query_name, ranked_name,
-    sharing, weights,
+    residual, sharing, weights,
 };
 use crate::Settings;
 use crate::explanation::HeatMap;
@@ -11,7 +11,7 @@ use crate::number::{shown, shown_fixed};
 use crate::text::{columns, heat, paragraph};
 use crate::words::{self, Words};
 use qkv_trace::{
-    By, Facts, HeadStatistics, Place, Ranked, Ranking, Result, Source, Survey, strongest,
+    By, Facts, HeadStatistics, Place, Ranked, Ranking, Result, Source, Stage, Survey, strongest,
 };
 
 /// Heads that are drawn one by one; of more there is an overview only.
@@ -41,6 +41,8 @@ pub fn map_text(source: &mut dyn Source, view: &MapView, settings: &Settings) ->
     };
     page.opening(&survey);
     page.remarks(&survey);
+    let sizes = residual::sizes(source, view.entry)?;
+    page.residual(&sizes);
     let few = survey.heads.len() <= MOST_MAPS;
     if view.rankings.is_empty() && (!few || survey.heads.len() > 1) {
         page.overview(&survey);
@@ -160,6 +162,40 @@ impl Page<'_> {
             let share = shown(share, self.settings.digits).text;
             self.plain(&words.map_first(&first, &share, self.view.without_first));
         }
+    }
+
+    /// How large the residual is, stage by stage.
+    fn residual(&mut self, sizes: &[residual::Sizes]) {
+        let (facts, words, entry) = (self.facts, self.words, self.view.entry);
+        let kept = |row: &usize| facts.query(entry, *row).is_none_or(|token| !token.padding);
+        let rows: Vec<usize> = (0..facts.rows()).filter(kept).collect();
+        let name = |stage: Stage| match stage {
+            Stage::Into(layer) => format!("L{layer}"),
+            Stage::OutOf(layer) => format!("L{layer}→"),
+            Stage::Normed => words.map_residual_normed().to_owned(),
+        };
+        let mut largest: Option<(f32, Stage, usize)> = None;
+        let mut each = Vec::new();
+        for residual::Sizes { stage, norms } in sizes {
+            let own = rows.iter().map(|row| (norms[*row], *stage, *row));
+            // After the last norm all are alike.
+            let own = own.filter(|_| *stage != Stage::Normed);
+            largest = own.chain(largest).max_by(|a, b| a.0.total_cmp(&b.0));
+            let sum: f64 = rows.iter().map(|row| f64::from(norms[*row])).sum();
+            let mean = shown(sum / rows.len().max(1) as f64, self.settings.digits).text;
+            each.push(format!("{}\u{a0}{mean}", name(*stage)));
+        }
+        let Some((size, stage, row)) = largest else {
+            return;
+        };
+        let size = shown(f64::from(size), self.settings.digits).text;
+        let token = query_name(facts, entry, row);
+        let says = words.map_residual_largest(&size, &name(stage), &token);
+        self.heading(words.map_residual());
+        for line in paragraph(&each.join(" · "), self.settings.width, 0) {
+            self.line(&line.replace('\u{a0}', " "));
+        }
+        self.plain(&says);
     }
 
     /// What is odd about the weights.

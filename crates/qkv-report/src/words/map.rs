@@ -16,6 +16,9 @@ pub(crate) trait Maps {
     /// `statistic` is one of [`PageWords`]' names.
     fn map_shades(&self, statistic: &str, largest: &str) -> String;
     fn map_first(&self, token: &str, share: &str, aside: bool) -> String;
+    fn map_residual(&self) -> &'static str;
+    fn map_residual_normed(&self) -> &'static str;
+    fn map_residual_largest(&self, size: &str, stage: &str, token: &str) -> String;
     fn map_only_top(&self, top: usize) -> String;
     fn map_head(&self, layer: usize, head: usize, kv: Option<(usize, &[usize])>) -> String;
     fn map_one_head(&self) -> &'static str;

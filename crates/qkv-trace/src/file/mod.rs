@@ -4,7 +4,9 @@
 //! hook_rot_k|hook_attn_scores|hook_pattern|hook_z`, and are `[batch, head, query or key, …]` in f32.
 //! Where only the largest weights of each row are kept, `hook_pattern_top` holds them,
 //! `[batch, head, query, n]`, and `hook_pattern_top_keys` their keys, −1 where a row has fewer. The
-//! file's notes hold the facts: `model`, `tokens` (a JSON list of texts, or of such lists for several
+//! residual is `[batch, query, width]`: what goes into a layer `blocks.{layer}.hook_resid_pre`, what comes
+//! out of the last `hook_resid_post`, and that after the model's last norm `ln_final.hook_normalized`; with
+//! `_norm` behind the name, `[batch, query]`, its sizes. The file's notes hold the facts: `model`, `tokens` (a JSON list of texts, or of such lists for several
 //! batch entries), `token_ids`, `padding`, `shape`, `conventions`, `versions`.
 
 mod notes;

@@ -2,7 +2,8 @@
 
 use super::{notes, top_key, top_keys_key};
 use crate::arrays::{not_kept, span};
-use crate::{Error, Facts, Kind, Place, Result, Source};
+use crate::source::no_residual;
+use crate::{Error, Facts, Kind, Place, Result, Source, Stage};
 use qkv_io::{Given, Values};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -33,6 +34,15 @@ impl TraceFile {
             .into_iter()
             .map(|entry| (entry.name, entry.shape.unwrap_or_default()))
             .collect();
+        let stages = Stage::around(&facts.layers).into_iter();
+        for stage in stages.chain([Stage::Normed]) {
+            let rows = [facts.entries(), facts.rows()];
+            check(&shapes, stage.norm_key(), &rows)?;
+            // The width is known from here only.
+            let width = shapes.get(&stage.key()).and_then(|shape| shape.last());
+            let [entries, rows] = rows;
+            check(&shapes, stage.key(), &[entries, rows, *width.unwrap_or(&0)])?;
+        }
         for &layer in &facts.layers {
             for kind in Kind::ALL {
                 check(&shapes, kind.key(layer), &facts.shape(kind))?;
@@ -91,6 +101,27 @@ impl TraceFile {
             found: format!("{name} does not hold f32 numbers"),
             remedy: "write it again",
         })
+    }
+
+    /// Rows of an array with one row for each query, of so many numbers.
+    fn stage(
+        &mut self,
+        name: &str,
+        stage: Stage,
+        entry: usize,
+        rows: Range<usize>,
+        width: usize,
+    ) -> Result<Vec<f32>> {
+        let layer = match stage {
+            Stage::Into(layer) | Stage::OutOf(layer) => layer,
+            Stage::Normed => self.facts.layers.last().copied().unwrap_or(0),
+        };
+        let first = entry * self.facts.rows();
+        self.numbers(
+            name,
+            layer,
+            (first + rows.start) * width..(first + rows.end) * width,
+        )
     }
 
     /// Whole rows from the largest weights.
@@ -152,6 +183,41 @@ impl Source for TraceFile {
     fn has(&self, kind: Kind, layer: usize) -> bool {
         let top = kind == Kind::Weights && self.shapes.contains_key(&top_key(layer));
         top || self.shapes.contains_key(&kind.key(layer))
+    }
+
+    fn residual_width(&self, stage: Stage) -> Option<usize> {
+        self.shapes.get(&stage.key())?.last().copied()
+    }
+
+    fn residual(
+        &mut self,
+        stage: Stage,
+        entry: usize,
+        rows: Range<usize>,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        let width = self.residual_width(stage);
+        let width = width.ok_or_else(|| no_residual("resid", stage))?;
+        *out = self.stage(&stage.key(), stage, entry, rows, width)?;
+        Ok(())
+    }
+
+    fn has_residual_norms(&self, stage: Stage) -> bool {
+        self.shapes.contains_key(&stage.norm_key())
+    }
+
+    fn residual_norms(
+        &mut self,
+        stage: Stage,
+        entry: usize,
+        rows: Range<usize>,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        if !self.has_residual_norms(stage) {
+            return Err(no_residual("resid_norm", stage));
+        }
+        *out = self.stage(&stage.norm_key(), stage, entry, rows, 1)?;
+        Ok(())
     }
 
     fn rows(

@@ -2,10 +2,11 @@
 
 use super::{notes, top_key, top_keys_key};
 use crate::statistics::rows_at_a_time;
-use crate::{Error, Facts, Kind, Place, Result, Source, strongest};
+use crate::{Error, Facts, Kind, Place, Result, Source, Stage, strongest};
 use qkv_io::{Chunk, Encoded, Encoding, Sink, encode};
 use std::cell::RefCell;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// What of each head is written.
@@ -15,10 +16,26 @@ pub struct Keep {
     pub kinds: Vec<Kind>,
     /// So many of the largest weights of each row, in place of all.
     pub top: Option<usize>,
+    /// The residual around each layer, in the model's width.
+    pub residual: bool,
+    /// Its sizes, one number a token.
+    pub residual_norms: bool,
+}
+
+/// Everything that is there, all weights rather than the largest.
+impl Default for Keep {
+    fn default() -> Keep {
+        Keep {
+            kinds: Kind::ALL.to_vec(),
+            top: None,
+            residual: true,
+            residual_norms: true,
+        }
+    }
 }
 
 impl Keep {
-    /// Reads a list such as `q,k,weights` or `top:16`.
+    /// Reads a list such as `q,k,weights`, `top:16` or `resid,resid_norm`.
     ///
     /// # Errors
     /// [`Error::Statistic`] for what is not known.
@@ -26,6 +43,8 @@ impl Keep {
         let mut keep = Keep {
             kinds: Vec::new(),
             top: None,
+            residual: false,
+            residual_norms: false,
         };
         for word in text.split(',').map(str::trim) {
             if let Some(count) = word.strip_prefix("top:") {
@@ -33,18 +52,27 @@ impl Keep {
                 keep.top = Some(count.ok_or("after top: give how many, for example top:16")?);
                 continue;
             }
-            let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
-            let names = Kind::ALL.map(Kind::name).join(", ");
-            let kind =
-                kind.ok_or_else(|| format!("give some of {names} and top:N, with commas between"))?;
-            if !keep.kinds.contains(&kind) {
-                keep.kinds.push(kind);
+            match word {
+                "resid" => keep.residual = true,
+                "resid_norm" => keep.residual_norms = true,
+                _ => keep.add(word)?,
             }
         }
         Ok(keep)
     }
-}
 
+    fn add(&mut self, word: &str) -> std::result::Result<(), String> {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
+        let kind = kind.ok_or_else(|| {
+            let names = Kind::ALL.map(Kind::name).join(", ");
+            format!("give some of {names}, resid, resid_norm and top:N, with commas between")
+        })?;
+        if !self.kinds.contains(&kind) {
+            self.kinds.push(kind);
+        }
+        Ok(())
+    }
+}
 /// Writes what a source has to a file, which appears only when it is whole.
 ///
 /// Layers are asked for in ascending order, each once; memory is some rows and, for
@@ -59,7 +87,9 @@ pub fn write(path: &Path, source: &mut dyn Source, keep: &Keep) -> Result<()> {
         .top
         .or(all.top.filter(|_| keep.kinds.contains(&Kind::Weights)));
     let mut parts = Vec::new();
+    let stages = Stage::around(&facts.layers);
     for &layer in &facts.layers {
+        let last = facts.layers.last() == Some(&layer);
         let kinds = Kind::ALL
             .into_iter()
             .filter(|kind| keep.kinds.contains(kind));
@@ -70,9 +100,25 @@ pub fn write(path: &Path, source: &mut dyn Source, keep: &Keep) -> Result<()> {
             parts.push(Part::new(top_key(layer), What::Top, layer, &facts));
             parts.push(Part::new(top_keys_key(layer), What::TopKeys, layer, &facts));
         }
+        let own = stages.iter().copied().chain([Stage::Normed]);
+        for stage in own.filter(|stage| stage.is_of(layer, last)) {
+            if let Some(width) = source.residual_width(stage).filter(|_| keep.residual) {
+                let shape = vec![facts.entries(), facts.rows(), width];
+                parts.push(Part::of(stage.key(), What::Residual(stage), layer, shape));
+            }
+            if keep.residual_norms && source.has_residual_norms(stage) {
+                let shape = vec![facts.entries(), facts.rows()];
+                parts.push(Part::of(stage.norm_key(), What::Norms(stage), layer, shape));
+            }
+        }
     }
     if parts.is_empty() {
-        let kind = keep.kinds.first().map_or("weights", |kind| kind.name());
+        let kind = match keep.kinds.first() {
+            Some(kind) => kind.name(),
+            None if keep.residual => "resid",
+            None if keep.residual_norms => "resid_norm",
+            None => "weights",
+        };
         return Err(Error::NotKept {
             kind,
             layer: facts.layers[0],
@@ -110,22 +156,28 @@ enum What {
     All(Kind),
     Top,
     TopKeys,
+    Residual(Stage),
+    Norms(Stage),
 }
 
 impl Part {
     fn new(name: String, what: What, layer: usize, facts: &Facts) -> Part {
         let shape = match what {
             What::All(kind) => facts.shape(kind),
-            What::Top | What::TopKeys => {
+            _ => {
                 let [entries, heads, rows, _] = facts.shape(Kind::Weights);
                 [entries, heads, rows, facts.top.unwrap_or(0)]
             }
         };
+        Part::of(name, what, layer, shape.to_vec())
+    }
+
+    fn of(name: String, what: What, layer: usize, shape: Vec<usize>) -> Part {
         Part {
             name,
             what,
             layer,
-            shape: shape.to_vec(),
+            shape,
         }
     }
 }
@@ -153,6 +205,15 @@ impl Walk<'_> {
                 What::All(kind) => self.walk(kind, part.layer, &mut |rows| sink(Chunk::F32(rows))),
                 What::Top => self.top(part.layer, sink),
                 What::TopKeys => sink(Chunk::I32(&self.keys.take())),
+                What::Residual(stage) => {
+                    let width = part.shape.last().copied().unwrap_or(1);
+                    self.stage(width, sink, |source, entry, rows, out| {
+                        source.residual(stage, entry, rows, out)
+                    })
+                }
+                What::Norms(stage) => self.stage(1, sink, |source, entry, rows, out| {
+                    source.residual_norms(stage, entry, rows, out)
+                }),
             }),
         }
     }
@@ -172,13 +233,40 @@ impl Walk<'_> {
                 let place = Place { entry, layer, head };
                 for start in (0..rows).step_by(step) {
                     let range = start..rows.min(start + step);
-                    if let Err(error) = source.rows(kind, place, range, &mut numbers) {
-                        let says = error.to_string();
-                        *self.error.borrow_mut() = Some(error);
-                        return Err(io::Error::other(says));
-                    }
+                    let given = source.rows(kind, place, range, &mut numbers);
+                    self.noted(given)?;
                     take(&numbers)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps an error of the source for later.
+    fn noted(&self, given: Result<()>) -> io::Result<()> {
+        given.map_err(|error| {
+            let says = error.to_string();
+            *self.error.borrow_mut() = Some(error);
+            io::Error::other(says)
+        })
+    }
+
+    /// Rows of a stage, or one number of each.
+    fn stage(
+        &self,
+        width: usize,
+        sink: &mut Sink<'_>,
+        give: impl Fn(&mut dyn Source, usize, Range<usize>, &mut Vec<f32>) -> Result<()>,
+    ) -> io::Result<()> {
+        let rows = self.facts.rows();
+        let step = rows_at_a_time(width);
+        let mut numbers = Vec::new();
+        let mut source = self.source.borrow_mut();
+        for entry in 0..self.facts.entries() {
+            for start in (0..rows).step_by(step) {
+                let range = start..rows.min(start + step);
+                self.noted(give(&mut **source, entry, range, &mut numbers))?;
+                sink(Chunk::F32(&numbers))?;
             }
         }
         Ok(())

@@ -59,6 +59,15 @@ impl Maps for English {
         };
         format!("The first token, {token}, gets {share} of the weight on average{aside}.")
     }
+    fn map_residual(&self) -> &'static str {
+        "Residual, ‖x‖ into each layer and out of the last, averaged over tokens"
+    }
+    fn map_residual_normed(&self) -> &'static str {
+        "normed"
+    }
+    fn map_residual_largest(&self, size: &str, stage: &str, token: &str) -> String {
+        format!("The largest is {size}, {stage} at {token}.")
+    }
     fn map_only_top(&self, top: usize) -> String {
         format!(
             "Only the {} of each row were kept.",

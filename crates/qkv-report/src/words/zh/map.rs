@@ -46,6 +46,15 @@ impl Maps for Chinese {
         };
         format!("第一个词元 {token} 平均得到 {share} 的权重{aside}。")
     }
+    fn map_residual(&self) -> &'static str {
+        "残差 ‖x‖：进入各层与离开最后一层时，对词元取平均"
+    }
+    fn map_residual_normed(&self) -> &'static str {
+        "归一化后"
+    }
+    fn map_residual_largest(&self, size: &str, stage: &str, token: &str) -> String {
+        format!("最大的是 {size}，{stage} 处的词元 {token}。")
+    }
     fn map_only_top(&self, top: usize) -> String {
         format!("每行只保留了最大的 {top} 个权重。")
     }
