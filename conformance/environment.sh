@@ -2,6 +2,7 @@
 #
 #   environment NAME PACKAGE...     sets $python
 #   others NAME PACKAGE...          the same without the Python package; builds the command, sets $QKV
+#   packages NAME PACKAGE...        neither of both
 #
 # It is kept in $QKV_CONFORMANCE (target/conformance if that is not set) and made once; qkv is built
 # again if it changed.

@@ -381,3 +381,32 @@ fn dtype(kind: u32) -> Option<GgmlDType> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b117_sizes_are_stored_reversed() -> std::result::Result<(), Box<dyn std::error::Error>> {
+        let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+        bytes.extend([1_u64, 0].map(u64::to_le_bytes).concat());
+        bytes.extend(1_u64.to_le_bytes());
+        bytes.extend(b"t\x02\0\0\0");
+        bytes.extend([3_u64, 2].map(u64::to_le_bytes).concat());
+        // Single precision, at the start of the data.
+        bytes.extend([0; 4 + 8]);
+        bytes.resize(bytes.len().next_multiple_of(32), 0);
+        bytes.extend(
+            [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]
+                .map(f32::to_le_bytes)
+                .concat(),
+        );
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("b117.gguf");
+        std::fs::write(&path, bytes)?;
+        let mut gguf = Gguf::open(&path)?;
+        assert_eq!(gguf.shape("t"), Some(vec![2, 3]));
+        assert_eq!(gguf.read("t")?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        Ok(())
+    }
+}
