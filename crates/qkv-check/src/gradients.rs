@@ -20,8 +20,8 @@ use crate::model::{Model, Shared};
 use crate::problem::{Base, Problem};
 use crate::recipe::Recipe;
 use crate::recompute::difference;
-use crate::report::{Cause, Lint, Parameters, Places, Verdict};
-use backward::{Gradients, Mistake};
+use crate::report::{Cause, Lint, Parameters, Places, Value, Verdict};
+use backward::{Gradients, Masked, Mistake};
 use qkv::{DType, GradientBound, GradientName, Tensor, gradient_bound};
 use rayon::prelude::*;
 use sizes::{largest, sizes};
@@ -177,6 +177,15 @@ pub fn check(
             right: &recipe,
             grad: heads_grad,
             judge: &judge,
+            differs: pairs
+                .iter()
+                .map(|(claim, _)| {
+                    report
+                        .differing
+                        .iter()
+                        .any(|name| *name == claim.name.as_str())
+                })
+                .collect(),
         };
         report.causes = search.run();
     }
@@ -221,16 +230,16 @@ impl Judge<'_> {
         bound + stored + claim.half_unit
     }
 
-    /// Whether every claim is these numbers, as its own format rounds.
-    fn fits(&self, predicted: &Gradients) -> Option<f64> {
-        let mut left = 0.0_f64;
-        for (claim, _) in self.pairs {
+    /// What is left of each claim beside these numbers, if it is them as its own format rounds.
+    fn left(&self, predicted: &Gradients) -> Vec<Option<f64>> {
+        let of_claim = |(claim, _): &(&GradientClaim, Tensor<f64>)| {
             let own = place_of(claim.dtype).max(1);
             let allowed = self.allowed(claim, own);
             let numbers = predicted.of(claim.name);
             if numbers.len() != claim.values.data().len() {
                 return None;
             }
+            let mut left = 0.0_f64;
             for (a, b) in numbers.iter().zip(claim.values.data()) {
                 let apart = difference(*a, *b);
                 if apart.is_nan() || apart > allowed {
@@ -238,8 +247,9 @@ impl Judge<'_> {
                 }
                 left = left.max(apart);
             }
-        }
-        Some(left)
+            Some(left)
+        };
+        self.pairs.iter().map(of_claim).collect()
     }
 
     fn compare(&self, held: DType) -> Report {
@@ -368,6 +378,8 @@ struct Search<'a> {
     right: &'a Recipe,
     grad: &'a Tensor<f64>,
     judge: &'a Judge<'a>,
+    /// Which of the claims are not right.
+    differs: Vec<bool>,
 }
 
 /// Changes of the backward pass, and of the forward pass.
@@ -384,13 +396,23 @@ impl Search<'_> {
         if block.q_norm.is_some() || block.k_norm.is_some() {
             return Vec::new(); // their derivative is the definition's alone
         }
-        let backward: Vec<Hypothesis> = MISTAKES
+        let mut singles: Vec<Hypothesis> = MISTAKES
             .iter()
             .filter_map(|mistake| self.backward(mistake, self.right.clone(), &[]))
             .collect();
-        let forward = self.forward();
-        let mut causes = self.fitting(&backward);
-        causes.extend(self.fitting(&forward));
+        singles.extend(self.forward());
+        // Gradients alone do not tell a mask that the forward pass forgot too: that is simpler.
+        singles.sort_by_key(|single| single.mistake.mask == Masked::Renormed);
+        let tried = self.tried(&singles);
+        let all = vec![true; self.differs.len()];
+        let mut causes = explained(&singles, &tried, &all);
+        if causes.is_empty() {
+            // Some gradients may have been worked out otherwise than the rest, which is right, and so
+            // the forward pass too.
+            causes = self.of(&self.differs, explained(&singles, &tried, &self.differs));
+            let forward = |cause: &Cause| !MISTAKES.iter().any(|mistake| cause.ids == [mistake.id]);
+            causes.sort_by_key(forward);
+        }
         if !causes.is_empty() {
             return causes;
         }
@@ -403,7 +425,10 @@ impl Search<'_> {
                 }
                 pairs.extend(both.filter(|both| both.ids[0] != both.ids[1]));
             }
-            for convention in &forward {
+            let forward = singles
+                .iter()
+                .filter(|single| single.mistake == Mistake::default());
+            for convention in forward {
                 let pair = self.backward(one, convention.recipe.clone(), &[]);
                 pairs.extend(pair.map(|pair| Hypothesis {
                     ids: [&convention.ids[..], &pair.ids].concat(),
@@ -412,7 +437,28 @@ impl Search<'_> {
                 }));
             }
         }
-        self.fitting(&pairs)
+        let both = explained(&pairs, &self.tried(&pairs), &all);
+        if !both.is_empty() {
+            return both;
+        }
+        // Of several that nothing explains together, the first.
+        let first = self.differs.iter().position(|differs| *differs);
+        let only: Vec<bool> = (0..all.len()).map(|at| Some(at) == first).collect();
+        self.of(&only, explained(&singles, &tried, &only))
+    }
+
+    /// Causes of some of several gradients alone.
+    fn of(&self, which: &[bool], mut causes: Vec<Cause>) -> Vec<Cause> {
+        let names = self.judge.pairs.iter().zip(which);
+        let names: Vec<&'static str> = names
+            .filter(|(_, one)| **one)
+            .map(|((claim, _), _)| claim.name.as_str())
+            .collect();
+        for cause in &mut causes {
+            let names = Value::Names(names.clone());
+            cause.parameters.insert("gradients", names);
+        }
+        causes
     }
 
     /// A mistake of the backward pass; `None` where it changes nothing.
@@ -466,25 +512,38 @@ impl Search<'_> {
         found
     }
 
-    fn fitting(&self, hypotheses: &[Hypothesis]) -> Vec<Cause> {
-        let mut causes: Vec<Cause> = Vec::new();
-        let found: Vec<Option<Cause>> = hypotheses.par_iter().map(|one| self.fit(one)).collect();
-        for cause in found.into_iter().flatten() {
-            if !causes.iter().any(|known| known.ids == cause.ids) {
-                causes.push(cause);
-            }
-        }
-        causes
+    /// What each hypothesis leaves of each claim.
+    fn tried(&self, hypotheses: &[Hypothesis]) -> Vec<Vec<Option<f64>>> {
+        let tried = hypotheses.par_iter().map(|one| {
+            let model = Model::new(self.base, self.shared, &one.recipe, false)?;
+            let predicted = Gradients::new(&model, self.base, self.grad, one.mistake)?;
+            Some(self.judge.left(&predicted))
+        });
+        let none = || vec![None; self.differs.len()];
+        tried.map(|left| left.unwrap_or_else(none)).collect()
     }
+}
 
-    fn fit(&self, hypothesis: &Hypothesis) -> Option<Cause> {
-        let model = Model::new(self.base, self.shared, &hypothesis.recipe, false)?;
-        let predicted = Gradients::new(&model, self.base, self.grad, hypothesis.mistake)?;
-        let left = self.judge.fits(&predicted)?;
-        Some(Cause {
-            ids: hypothesis.ids.clone(),
-            parameters: hypothesis.parameters.clone(),
-            max_abs_error: left,
-        })
+/// Hypotheses that explain these of the claims, the simplest first. Where roundings are so coarse that
+/// more than one fits, those that leave much more than another are none.
+fn explained(hypotheses: &[Hypothesis], tried: &[Vec<Option<f64>>], which: &[bool]) -> Vec<Cause> {
+    const MUCH_MORE: f64 = 8.0;
+    let mut causes: Vec<Cause> = Vec::new();
+    for (hypothesis, left) in hypotheses.iter().zip(tried) {
+        let mut of_claims = left.iter().zip(which).filter(|(_, one)| **one);
+        let left = of_claims.try_fold(0.0_f64, |most, (left, _)| left.map(|left| most.max(left)));
+        let Some(left) = left else { continue };
+        if !causes.iter().any(|known| known.ids == hypothesis.ids) {
+            causes.push(Cause {
+                ids: hypothesis.ids.clone(),
+                parameters: hypothesis.parameters.clone(),
+                max_abs_error: left,
+            });
+        }
     }
+    let least = causes.iter().map(|cause| cause.max_abs_error);
+    let least = least.fold(f64::INFINITY, f64::min);
+    let single = 2f64.powi(-24); // below it is noise
+    causes.retain(|cause| cause.max_abs_error <= MUCH_MORE * least.max(single));
+    causes
 }

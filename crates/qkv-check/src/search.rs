@@ -77,6 +77,8 @@ pub(crate) struct Case<'a> {
     pub levels: Vec<Vec<Level>>,
     /// How many of them an explanation may fit at: those of the format that the numbers are in.
     pub allowed: usize,
+    /// Whether a right score is beyond half precision.
+    pub overflows: bool,
     pub watch: &'a Watch,
 }
 
@@ -142,9 +144,12 @@ pub(crate) fn check_as(
     }
     let levels: Vec<Vec<Level>> = claims.iter().map(|claim| Level::of(claim.dtype)).collect();
     let allowed = claims.iter().map(allowed_levels).min().unwrap_or(2);
+    let shared = Shared::default();
+    let lint = lint(&base, &shared, &right, claims);
     let case = Case {
+        overflows: lint.iter().any(|lint| lint.id == "fp16-overflow"),
         base,
-        shared: Shared::default(),
+        shared,
         right,
         claims,
         levels,
@@ -156,11 +161,11 @@ pub(crate) fn check_as(
         level.is_some_and(|level| level < case.allowed)
     });
     let fits = fits.collect();
-    judged(&case).map(|report| (report, fits))
+    judged(&case, lint).map(|report| (report, fits))
 }
 
 /// Compares and, where they differ, searches.
-fn judged(case: &Case<'_>) -> Result<Report, Error> {
+fn judged(case: &Case<'_>, lint: Vec<Lint>) -> Result<Report, Error> {
     let claims = case.claims;
     let repeated = dropout::seen_in_two_runs(case);
     let fits: Vec<bool> = claims
@@ -180,10 +185,9 @@ fn judged(case: &Case<'_>) -> Result<Report, Error> {
         bound: 0.0,
         max_abs_error: f64::INFINITY,
         places: None,
-        lint: Vec::new(),
+        lint,
         recipes: Vec::new(),
     };
-    report.lint = lint(&case.base, &case.shared, &case.right, claims);
     if let Some(compared) = &compared {
         describe(case, compared, &mut report);
         if compared.of == 0 {

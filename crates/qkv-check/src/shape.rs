@@ -13,6 +13,8 @@ pub(crate) struct Reading {
     /// The shape of full rank; that of lse and the like ends in 1.
     pub dims: Vec<usize>,
     shown: Shown,
+    /// Whether a position more or less is one of the keys too.
+    of_keys: bool,
     heads: usize,
 }
 
@@ -31,12 +33,26 @@ impl Reading {
                     };
                     stripped(dims) == stripped(given)
                 };
-                let dims = shown_dims(recipe.shown, step, &dims)?;
-                fits(&dims).then_some(Reading {
-                    step,
-                    dims,
-                    shown: recipe.shown,
-                    heads: base.sizes.heads,
+                let averaged = |dims: &[usize]| match (given, dims) {
+                    (&[b, 1, i, j], dims) => [b, i, j] == *dims,
+                    _ => false,
+                };
+                // One of several steps may be shown otherwise, and the others as usual.
+                let ways = [
+                    (recipe.shown, is_score(step)),
+                    (recipe.shown, false),
+                    (Shown::Plain, false),
+                ];
+                ways.into_iter().find_map(|(shown, of_keys)| {
+                    let dims = shown_dims(shown, of_keys, step, &dims)?;
+                    let fits = fits(&dims) || shown == Shown::Averaged && averaged(&dims);
+                    fits.then_some(Reading {
+                        step,
+                        dims,
+                        shown,
+                        of_keys,
+                        heads: base.sizes.heads,
+                    })
                 })
             })
     }
@@ -47,11 +63,13 @@ impl Reading {
             StepName::Output => result(base, recipe),
             step => step,
         };
-        let dims = shown_dims(recipe.shown, step, &dims(base, recipe, step)?)?;
+        let of_keys = is_score(step);
+        let dims = shown_dims(recipe.shown, of_keys, step, &dims(base, recipe, step)?)?;
         Some(Reading {
             step,
             dims,
             shown: recipe.shown,
+            of_keys,
             heads: base.sizes.heads,
         })
     }
@@ -86,7 +104,7 @@ impl Reading {
             Shown::ExtraFirst => {
                 at[token] = at[token].checked_sub(1)?;
                 let mut row = model.step(self.step, &at)?;
-                if self.has_keys() {
+                if self.of_keys {
                     // Nobody knows the score of a key that was not given.
                     row.values.insert(0, f64::NAN);
                     row.worst.insert(0, f64::INFINITY);
@@ -97,7 +115,7 @@ impl Reading {
             Shown::WithoutFirst => {
                 at[token] += 1;
                 let mut row = model.step(self.step, &at)?;
-                if self.has_keys() {
+                if self.of_keys {
                     row.values.remove(0);
                     row.worst.remove(0);
                     row.usual.remove(0);
@@ -129,10 +147,6 @@ impl Reading {
                 model.step(self.step, &at)
             }
         }
-    }
-
-    fn has_keys(&self) -> bool {
-        is_score(self.step)
     }
 }
 
@@ -230,10 +244,9 @@ fn dims(base: &Base<'_>, recipe: &Recipe, step: StepName) -> Option<Vec<usize>> 
     })
 }
 
-fn shown_dims(shown: Shown, step: StepName, dims: &[usize]) -> Option<Vec<usize>> {
+fn shown_dims(shown: Shown, keys: bool, step: StepName, dims: &[usize]) -> Option<Vec<usize>> {
     let mut dims = dims.to_vec();
     let rank = dims.len();
-    let keys = is_score(step);
     match shown {
         Shown::Plain => {}
         Shown::ExtraFirst => {

@@ -279,8 +279,9 @@ fn given(
         .transpose()?;
     let inner = heads.saturating_mul(v.shape()[3]);
     let output = weights::output(layer, reader, wo, inner)?;
-    let claims = Claims::read(&args.claims, reader, inputs.layout)?;
     let in_rows = inputs.heads.is_some() || output.is_some();
+    let one = (q.shape()[0] == 1 && !in_rows).then(|| [q.shape()[2], heads]);
+    let claims = Claims::read(&args.claims, reader, inputs.layout, one)?;
     let gradients = gradients::Claims::read(args, reader, in_rows, (q_axes, k_axes))?;
     target.check_inputs(reader)?;
     apart.map_or(Ok(()), |apart| apart.check_inputs(reader))?;
@@ -349,7 +350,7 @@ fn projected(
         .transpose()?;
     let options = Options::read(&args.attention, reader, heads)?;
     let norms = Norms::read(&layer.norms, reader)?;
-    let mut claims = Claims::read(&args.claims, reader, inputs.layout)?;
+    let mut claims = Claims::read(&args.claims, reader, inputs.layout, None)?;
     claims.read_projections(inputs, reader)?;
     target.check_inputs(reader)?;
     apart.map_or(Ok(()), |apart| apart.check_inputs(reader))?;

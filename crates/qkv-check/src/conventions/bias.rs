@@ -85,7 +85,7 @@ pub(super) static TABLE: &[Convention] = &[
                 })
                 .collect();
             // Factors that come from elsewhere too, such as a scale; others are found.
-            for factor in [0.5, 2.0] {
+            for factor in [0.5, 2.0, right.scale] {
                 let slopes: Vec<f64> = own.iter().map(|slope| slope * factor).collect();
                 variants.push(
                     Variant::new(move |recipe| recipe.slopes = Some(slopes.clone()))

@@ -102,21 +102,16 @@ pub(super) static TABLE: &[Convention] = &[
             let fills = [
                 -1e-12, -1e-9, -1e-6, -10.0, -100.0, -1e3, -1e4, -65504.0, -1e9,
             ];
-            let mut variants = Vec::new();
-            for fill in fills {
-                for rule in [
-                    DroppedRule::Filled(fill),
-                    DroppedRule::Added {
-                        kept: 0.0,
-                        dropped: fill,
-                    },
-                ] {
-                    variants.push(
-                        Variant::new(move |recipe| recipe.dropped = rule)
-                            .with("fill", Value::Number(fill)),
-                    );
-                }
-            }
+            let added = |dropped: f64| DroppedRule::Added { kept: 0.0, dropped };
+            let both = |fill: f64| [(fill, DroppedRule::Filled(fill)), (fill, added(fill))];
+            // A mask of 0 and 1 that is added amounts to −1 for what it drops.
+            let rules = fills
+                .into_iter()
+                .flat_map(both)
+                .chain([(-1.0, added(-1.0))]);
+            let variants = rules.map(|(fill, rule)| {
+                Variant::new(move |recipe| recipe.dropped = rule).with("fill", Value::Number(fill))
+            });
             if_masked(base, variants)
         },
     )

@@ -103,7 +103,31 @@ pub(super) static TABLE: &[Convention] = &[
                 })
                 .collect()
         },
-    ),
+    )
+    .fits(&[Fit {
+        grid: |_, right| match right.rotary.rotary {
+            Some(_) => (-16..=48)
+                .map(|n| f64::from(n) / 8.0)
+                .map(f64::exp2)
+                .collect(),
+            None => Vec::new(),
+        },
+        set: |_, recipe, factor| {
+            if let Some(rotary) = &mut recipe.rotary.rotary {
+                rotary.scaling = Scaling::Linear {
+                    factor: factor.abs().max(1e-3),
+                };
+            }
+        },
+        number: Number::Real,
+        alone: true,
+        parameters: |_, _, factor| {
+            Parameters::from([
+                ("kind", Value::Name("linear")),
+                ("factor", Value::Number(factor)),
+            ])
+        },
+    }]),
     Convention::new(
         "rotary-partial",
         "The rotary embedding turns {dim} columns of each head.",

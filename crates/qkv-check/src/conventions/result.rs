@@ -88,10 +88,23 @@ pub(super) static TABLE: &[Convention] = &[
         "Scores beyond 65504 overflowed in half precision.",
         "得分超过65504，在半精度下溢出了。",
         |_, _| {
-            vec![
-                Variant::new(|recipe| recipe.half_range = [true, false]),
-                Variant::new(|recipe| recipe.half_range = [true, true]),
-            ]
+            let mut variants: Vec<Variant> = [[true, false], [true, true], [false, true]]
+                .map(|range| Variant::new(move |recipe| recipe.half_range = range))
+                .into();
+            // What overflows in half precision may be rounded to it too.
+            for scores in [LowScores::Each, LowScores::Last] {
+                for (weights, _) in WEIGHTS {
+                    variants.push(Variant::new(move |recipe| {
+                        recipe.half_range = [scores == LowScores::Each, true];
+                        recipe.low = Some(Low {
+                            dtype: DType::F16,
+                            scores,
+                            weights: *weights,
+                        });
+                    }));
+                }
+            }
+            variants
         },
     ),
     Convention::new(

@@ -19,7 +19,7 @@ pub(super) struct Mistake {
     pub scales: i32,
     pub row_term: bool,
     pub softmax: bool,
-    pub mask: bool,
+    pub mask: Masked,
     pub groups: Groups,
     pub swapped: bool,
     pub softcap: bool,
@@ -42,6 +42,18 @@ pub(super) enum Groups {
     First,
     Last,
     Mean,
+    /// Summed over the query heads that tiling would give a key and value head.
+    Tiled,
+}
+
+/// Whether weights are masked when the backward pass makes them again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Masked {
+    Yes,
+    /// Not masked, with the sum over the kept keys.
+    No,
+    /// Not masked, with the sum over all keys.
+    Renormed,
 }
 
 impl Default for Mistake {
@@ -50,7 +62,7 @@ impl Default for Mistake {
             scales: 1,
             row_term: true,
             softmax: true,
-            mask: true,
+            mask: Masked::Yes,
             groups: Groups::Sum,
             swapped: false,
             softcap: true,
@@ -113,6 +125,8 @@ pub(super) struct Kept {
 /// A row on its way to weights.
 pub(super) struct Row {
     pub scaled: Vec<f64>,
+    /// Capped, with bias and ALiBi.
+    pub biased: Vec<f64>,
     /// −∞ where dropped.
     pub logits: Vec<f64>,
     pub weights: Vec<f64>,
@@ -149,6 +163,7 @@ impl Kept {
         };
         Some(Row {
             scaled: step(StepName::Scaled)?,
+            biased: step(StepName::Biased)?,
             logits: step(StepName::Masked)?,
             weights,
             shares,
@@ -199,9 +214,12 @@ impl Gradients {
             let head = Head::new(model, &kept, grad, mistake)?;
             let start = at * sizes.queries * d;
             out.q[start..start + head.q.len()].copy_from_slice(&head.q);
-            let g = model.group_of(h);
+            let g = match mistake.groups {
+                Groups::Tiled => h % sizes.kv_heads,
+                _ => model.group_of(h),
+            };
             let share = match mistake.groups {
-                Groups::Sum => 1.0,
+                Groups::Sum | Groups::Tiled => 1.0,
                 Groups::First => f64::from(u8::from(h % group == 0)),
                 Groups::Last => f64::from(u8::from(h % group == group - 1)),
                 Groups::Mean => 1.0 / group as f64,
@@ -260,7 +278,7 @@ impl Gradients {
                 // The first batch entry's alone.
                 Groups::First if b == 0 => *to += factor * ds,
                 Groups::Last if b + 1 == model.sizes().batch => *to += factor * ds,
-                Groups::First | Groups::Last => {}
+                Groups::First | Groups::Last | Groups::Tiled => {}
             }
         }
     }
@@ -313,6 +331,7 @@ impl Head {
         for i in 0..kept.q.len() {
             let Row {
                 scaled,
+                biased,
                 logits,
                 mut weights,
                 mut shares,
@@ -320,8 +339,14 @@ impl Head {
             if !mistake.dropout {
                 shares.fill(1.0);
             }
-            if !mistake.mask {
-                unmasked(model, &scaled, &logits, &mut weights);
+            if mistake.mask != Masked::Yes {
+                unmasked(&biased, &logits, &mut weights);
+            }
+            if mistake.mask == Masked::Renormed {
+                // What the kept keys and the sink have is 1.
+                let dropped = |j: &usize| logits[*j] == f64::NEG_INFINITY;
+                let more: f64 = (0..weights.len()).filter(dropped).map(|j| weights[j]).sum();
+                weights.iter_mut().for_each(|weight| *weight /= 1.0 + more);
             }
             let g = grad.row(&[b, h, i]);
             let used: Vec<usize> = (0..weights.len()).filter(|j| weights[*j] != 0.0).collect();
@@ -375,18 +400,14 @@ fn sink_weight(model: &Model<'_>, h: usize, logits: &[f64], weights: &[f64]) -> 
 }
 
 /// Weights that a backward pass makes again without the mask, from the lse of the kept keys.
-fn unmasked(model: &Model<'_>, scaled: &[f64], logits: &[f64], weights: &mut [f64]) {
+fn unmasked(biased: &[f64], logits: &[f64], weights: &mut [f64]) {
     let Some(known) = (0..weights.len()).find(|j| weights[*j] > 0.0) else {
         return;
     };
     let lse = logits[known] - weights[known].ln();
     for (j, weight) in weights.iter_mut().enumerate() {
         if logits[j] == f64::NEG_INFINITY {
-            let score = match model.recipe.softcap {
-                Some(cap) => cap * (scaled[j] / cap).tanh(),
-                None => scaled[j],
-            };
-            *weight = (score - lse).exp();
+            *weight = (biased[j] - lse).exp();
         }
     }
 }

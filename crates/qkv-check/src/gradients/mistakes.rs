@@ -1,7 +1,7 @@
 //! The table of mistakes of the backward pass.
 
 use super::GradientMistake;
-use super::backward::{Groups, Mistake};
+use super::backward::{Groups, Masked, Mistake};
 use crate::conventions::Text;
 
 const fn mistake(
@@ -47,7 +47,13 @@ pub static MISTAKES: &[GradientMistake] = &[
         "grad-mask-missing",
         "The backward pass applies no mask: dropped keys get a gradient.",
         "反向传播没有应用掩码：被屏蔽的键也得到了梯度。",
-        |mistake| mistake.mask = false,
+        |mistake| mistake.mask = Masked::No,
+    ),
+    mistake(
+        "grad-mask-missing",
+        "The backward pass applies no mask: dropped keys get a gradient.",
+        "反向传播没有应用掩码：被屏蔽的键也得到了梯度。",
+        |mistake| mistake.mask = Masked::Renormed,
     ),
     mistake(
         "grad-groups-not-summed",
@@ -69,6 +75,13 @@ pub static MISTAKES: &[GradientMistake] = &[
          summed.",
         "共享键值头的梯度在组内取了平均，而不是求和。",
         |mistake| mistake.groups = Groups::Mean,
+    ),
+    mistake(
+        "grad-groups-tiled",
+        "Gradients of shared keys and values are summed over every H_kv-th query head, as if heads were \
+         tiled, instead of over a group's.",
+        "共享键值头的梯度按平铺方式求和（每隔H_kv个查询头），而不是对组内的查询头求和。",
+        |mistake| mistake.groups = Groups::Tiled,
     ),
     mistake(
         "grad-q-k-swapped",

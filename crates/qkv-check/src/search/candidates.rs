@@ -53,6 +53,8 @@ struct Bar {
     allowed: usize,
     /// Whether the numbers are stored in a half precision.
     coarse: bool,
+    /// How many numbers differ beside one unknown a row.
+    beside: usize,
 }
 
 impl Bar {
@@ -62,6 +64,7 @@ impl Bar {
     fn is_cleared(&self, hypothesis: &Hypothesis, compared: &Compared, level: usize) -> bool {
         const MANY: usize = 24;
         const LESS: f64 = 4.0;
+        const TELLING: usize = 64;
         let same_format = level / 2 == self.finest / 2;
         let simple = hypothesis.ids.len() == 1 && hypothesis.fitted == 0;
         let telling = simple && compared.of >= MANY && LESS * compared.noise < self.noise;
@@ -74,7 +77,9 @@ impl Bar {
         // What is left is next to nothing, unless a bound without end lets anything pass.
         let vacuous = left > 0.1 * self.max_abs_error && left > self.much;
         let better = left < self.max_abs_error && !vacuous;
-        level < self.finest && better && (!same_format || telling) && !loose && !between
+        let unknowns = hypothesis.recipe.row_shift && self.coarse && self.beside < TELLING;
+        let fits = level < self.finest && better && (!same_format || telling);
+        fits && !loose && !between && !unknowns
     }
 }
 
@@ -98,10 +103,12 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         much: case.claims.iter().map(much).fold(0.0, f64::max),
         allowed: case.allowed,
         coarse: case.is_coarse(),
+        beside: right.map_or(0, |right| beside(case, right)),
     };
     let changes: Vec<Change> = table()
         .enumerate()
         .filter(|(_, convention)| convention.id != LOW_PRECISION || finest >= case.allowed)
+        .filter(|(_, convention)| convention.id != OVERFLOW || case.overflows)
         .flat_map(|(rank, convention)| {
             let variants = (convention.variants)(&case.base, &case.right);
             variants.into_iter().map(move |variant| Change {
@@ -144,6 +151,16 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         survivors = confirm(case, shifted(case), &probes, &bar);
     }
     report(case, survivors)
+}
+
+/// Numbers of the rows that differ, less one for each.
+fn beside(case: &Case<'_>, right: &Compared) -> usize {
+    let rows = right.differing.iter().zip(case.claims);
+    rows.map(|(rows, claim)| {
+        let width = claim.values.shape().last().copied().unwrap_or(1);
+        rows.len() * width.saturating_sub(1)
+    })
+    .sum()
 }
 
 /// Changes with a number that nobody told.
@@ -237,6 +254,9 @@ fn third(case: &Case<'_>, two: &Hypothesis, c: &Change) -> Option<Hypothesis> {
 
 /// Its numbers are right in the format that it names, so that it needs numbers in a finer one.
 const LOW_PRECISION: &str = "softmax-low-precision";
+
+/// What is beyond half precision is seen before.
+const OVERFLOW: &str = "fp16-overflow";
 
 /// Of the many query offsets only the likeliest come with something else, and low precision alone.
 fn in_pairs(change: &Change) -> bool {

@@ -1,7 +1,7 @@
 //! Claims beside what a recipe gives.
 
 use super::Case;
-use crate::bound::{Level, roundoff};
+use crate::bound::Level;
 use crate::model::{Model, RowOut};
 use crate::recipe::Recipe;
 use crate::shape::{Reading, is_score};
@@ -132,20 +132,15 @@ impl<'c> Trial<'c> {
 
     /// The mean difference of a row, where rows may be shifted.
     fn shift(&self, claim: usize, theirs: &[f64], right: &RowOut) -> Option<f64> {
+        const FEWEST: usize = 3; // fewer numbers say nothing beside an unknown
         let step = self.readings[claim].step;
-        // Fewer numbers say nothing beside an unknown.
-        let coarse = roundoff(self.case.claims[claim].dtype) > 1e-6;
-        let fewest = match coarse && step == StepName::Output {
-            true => 8,
-            false => 3,
-        };
         if !self.model.recipe.row_shift || !(is_score(step) || step == StepName::Output) {
             return None;
         }
         let pairs = theirs.iter().zip(&right.values);
         let apart = pairs.map(|(t, r)| t - r).filter(|x| x.is_finite());
         let (count, sum) = apart.fold((0, 0.0), |(n, sum), x| (n + 1, sum + x));
-        (count >= fewest).then_some(sum / count as f64)
+        (count >= FEWEST).then_some(sum / count as f64)
     }
 
     /// The shift of the first row that has one.

@@ -4,6 +4,8 @@
 //! Σ_j m_j·w_j·v_j with such m_j, which a row of few keys gives away. Of two runs nothing more is known
 //! than mean and variance of m: 1 and p/(1−p), or, unscaled, 1−p and p·(1−p).
 
+mod masks;
+
 use super::Case;
 use super::compare::Trial;
 use crate::bound::roundoff;
@@ -85,7 +87,7 @@ pub(super) fn seen_in_one_run(case: &Case<'_>) -> Option<Cause> {
     let trial = Trial::new(case, &case.right, true)?;
     match () {
         () if only(StepName::Weights) => in_weights(case, &trial),
-        () if only(StepName::Output) => in_outputs(case, &trial),
+        () if only(StepName::Output) => masks::in_outputs(case, &trial),
         () => None,
     }
 }
@@ -131,132 +133,6 @@ fn in_weights(case: &Case<'_>, trial: &Trial<'_>) -> Option<Cause> {
     }
     let coarse = case.is_coarse() || case.claims.iter().any(|claim| claim.half_unit > 0.0);
     count.cause(factor, if coarse { 1e-2 } else { 1e-3 })
-}
-
-/// A row whose keys dropout may have dropped, and what came out.
-struct Row<'r> {
-    /// w_j·v_j of each key that is kept.
-    terms: Vec<Vec<f64>>,
-    weights: Vec<f64>,
-    theirs: &'r [f64],
-    allowed: Vec<f64>,
-}
-
-/// Which keys of a row were dropped, with the factor of the others.
-struct Fit {
-    factor: f64,
-    dropped: Vec<bool>,
-    error: f64,
-}
-
-fn in_outputs(case: &Case<'_>, trial: &Trial<'_>) -> Option<Cause> {
-    const MOST_KEYS: usize = 12;
-    const MOST_TRIED: usize = 1 << 24;
-    let fine = case.claims.iter().all(|claim| roundoff(claim.dtype) < 1e-6);
-    if !fine || case.allowed > 4 || case.claims.iter().any(|claim| claim.half_unit > 0.0) {
-        return None;
-    }
-    let mut rows = Vec::new();
-    let mut tried = 0;
-    for claim in 0..case.claims.len() {
-        for at in 0..trial.rows(claim) {
-            let row = row(case, trial, claim, at)?;
-            tried += 1 << row.terms.len().min(MOST_KEYS + 1);
-            if row.terms.len() > MOST_KEYS || tried > MOST_TRIED {
-                return None;
-            }
-            rows.push(row);
-        }
-    }
-    // The factor, from the row that allows the fewest.
-    let mut of_rows = rows.iter().filter(|row| row.terms.len() > 1);
-    let factors: Vec<f64> = of_rows
-        .by_ref()
-        .map(|row| row.fits(None))
-        .find(|fits| fits.len() == 1 && fits[0].dropped.contains(&false))?
-        .iter()
-        .map(|fit| fit.factor)
-        .collect();
-    let factor = *factors.first()?;
-    let mut count = Count::new();
-    for row in &rows {
-        let fits = row.fits(Some(factor));
-        let [fit] = &fits[..] else {
-            return None;
-        };
-        count.largest_error = count.largest_error.max(fit.error);
-        for (weight, dropped) in row.weights.iter().zip(&fit.dropped) {
-            count.add(*weight, *dropped);
-        }
-    }
-    count.cause(factor, 1e-3)
-}
-
-/// Terms of a row of a head's output; `None` for other results, where heads are mixed.
-fn row<'r>(case: &Case<'_>, trial: &'r Trial<'_>, claim: usize, at: usize) -> Option<Row<'r>> {
-    const TELLING: f64 = 1e-4;
-    let (weights, terms) = trial.terms(claim, at)?;
-    let right = trial.predicted(claim, at)?;
-    let level = *case.levels[claim].get(1)?;
-    let allowed = (0..right.values.len()).map(|c| 4.0 * level.allows(&right, c));
-    let allowed = allowed.collect();
-    let told = |weight: f64| weight.abs() > TELLING;
-    Some(Row {
-        terms: terms
-            .into_iter()
-            .zip(&weights)
-            .filter(|(_, weight)| told(**weight))
-            .map(|(term, _)| term)
-            .collect(),
-        weights: weights.into_iter().filter(|weight| told(*weight)).collect(),
-        theirs: trial.theirs(claim, at),
-        allowed,
-    })
-}
-
-impl Row<'_> {
-    /// All sets of dropped keys that give the row, with one factor for the others.
-    fn fits(&self, factor: Option<f64>) -> Vec<Fit> {
-        let keys = self.terms.len();
-        let mut fits: Vec<Fit> = Vec::new();
-        for set in 0..1_usize << keys {
-            let mut sum = vec![0.0; self.theirs.len()];
-            for (_, term) in self
-                .terms
-                .iter()
-                .enumerate()
-                .filter(|(j, _)| set >> j & 1 == 0)
-            {
-                sum.iter_mut().zip(term).for_each(|(sum, x)| *sum += x);
-            }
-            let square: f64 = sum.iter().map(|x| x * x).sum();
-            let product: f64 = sum.iter().zip(self.theirs).map(|(x, y)| x * y).sum();
-            let factor = match factor {
-                Some(factor) => factor,
-                None if square > 0.0 => product / square,
-                None => continue,
-            };
-            if factor < 1.0 - 1e-3 {
-                continue;
-            }
-            let apart = sum
-                .iter()
-                .zip(self.theirs)
-                .map(|(x, y)| (factor * x - y).abs());
-            let mut apart = apart.zip(&self.allowed);
-            if apart
-                .clone()
-                .all(|(apart, allowed)| apart <= factor * allowed)
-            {
-                fits.push(Fit {
-                    factor,
-                    dropped: (0..keys).map(|j| set >> j & 1 == 1).collect(),
-                    error: apart.by_ref().fold(0.0, |most, (apart, _)| most.max(apart)),
-                });
-            }
-        }
-        fits
-    }
 }
 
 /// Two runs of the same that differ by more than rounding: the likelier first, one alone where it is

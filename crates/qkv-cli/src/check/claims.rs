@@ -20,7 +20,14 @@ pub struct Claims {
 
 impl Claims {
     /// Reads those of the options that are there; at least one is needed.
-    pub fn read(args: &ClaimArgs, reader: &mut Reader<'_>, layout: Layout) -> Result<Claims> {
+    /// Outputs have their axes in the layout; of three axes only those of `one`, the tokens and heads
+    /// of a single batch entry, since heads may lie side by side too.
+    pub fn read(
+        args: &ClaimArgs,
+        reader: &mut Reader<'_>,
+        layout: Layout,
+        one: Option<[usize; 2]>,
+    ) -> Result<Claims> {
         let mut claims = Claims {
             options: Vec::new(),
             claims: Vec::new(),
@@ -33,16 +40,19 @@ impl Claims {
         for (option, step, text) in each {
             if let Some(text) = text {
                 let array = reader.array(option, text)?;
-                claims.push(option, step, array)?;
+                claims.push(option, step, &array)?;
             }
         }
         for text in &args.output {
             let array = reader.array("--output", text)?;
-            claims.push("--output", StepName::Output, swapped(array, layout)?)?;
+            claims.push("--output", StepName::Output, &array)?;
+            if let (Layout::Blhd, Some(claim)) = (layout, claims.claims.last_mut()) {
+                claim.values = heads_first(&claim.values, one)?;
+            }
         }
         if let Some(text) = &args.lse {
             let array = reader.array("--lse", text)?;
-            claims.push("--lse", StepName::Lse, array)?;
+            claims.push("--lse", StepName::Lse, &array)?;
         }
         Ok(claims)
     }
@@ -83,15 +93,15 @@ impl Claims {
         Ok(())
     }
 
-    fn push(&mut self, option: &'static str, step: StepName, array: Array) -> Result<()> {
+    fn push(&mut self, option: &'static str, step: StepName, array: &Array) -> Result<()> {
         let numbers = array.to_f64().map_err(Error::io(option))?;
         let values = Tensor::new(&array.shape, numbers).map_err(Error::about(option))?;
         self.options.push(option);
         self.claims.push(Claim {
             step,
             values,
-            dtype: dtype_of(&array).unwrap_or(DType::F64),
-            half_unit: half_unit(&array),
+            dtype: dtype_of(array).unwrap_or(DType::F64),
+            half_unit: half_unit(array),
         });
         Ok(())
     }
@@ -183,24 +193,18 @@ pub fn half_unit(array: &Array) -> f64 {
     }
 }
 
-/// Heads before tokens, where four axes come in the other order.
-fn swapped(array: Array, layout: Layout) -> Result<Array> {
-    let (&[b, l, h, d], Layout::Blhd) = (&array.shape[..], layout) else {
-        return Ok(array);
+/// Heads before tokens, where they came in the other order.
+fn heads_first(values: &Tensor<f64>, one: Option<[usize; 2]>) -> Result<Tensor<f64>> {
+    let (b, l, h, d) = match *values.shape() {
+        [b, l, h, d] => (b, l, h, d),
+        [l, h, d] if one == Some([l, h]) => (1, l, h, d),
+        _ => return Ok(values.clone()),
     };
-    let numbers = array.to_f64().map_err(Error::io("--output"))?;
-    let mut values = Vec::with_capacity(numbers.len());
-    for b in 0..b {
-        for h_at in 0..h {
-            for l_at in 0..l {
-                let start = ((b * l + l_at) * h + h_at) * d;
-                values.extend_from_slice(&numbers[start..start + d]);
-            }
-        }
+    let mut data = Vec::with_capacity(values.data().len());
+    for at in 0..b * h * l {
+        let (b, h_at, l_at) = (at / (h * l), at / l % h, at % l);
+        let start = ((b * l + l_at) * h + h_at) * d;
+        data.extend_from_slice(&values.data()[start..start + d]);
     }
-    Ok(Array {
-        shape: vec![b, h, l, d],
-        values: values.into(),
-        decimals: array.decimals,
-    })
+    Tensor::new(&[b, h, l, d], data).map_err(Error::about("--output"))
 }

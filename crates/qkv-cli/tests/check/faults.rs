@@ -1,7 +1,8 @@
 //! Faults that people met, by number: each is named.
 
 use super::{agrees, check, differs, ids};
-use serde_json::json;
+use crate::common::{Ran, run_with, words};
+use serde_json::{Value, json};
 
 const FIVE: &str = "--q '0;0' --k '0;0;0;0;0' --v '1;2;3;4;5'";
 
@@ -19,6 +20,36 @@ fn b001_b005_each_alignment_is_named() {
         "causal-top-left",
     );
     assert_eq!(json["rounding"], json!(null));
+}
+
+/// Numbers in [B,L,H,d] are of the format that they are in, as those in [B,H,L,d] are; and those of one
+/// batch entry in [L,H,d].
+#[test]
+fn the_layout_leaves_the_number_format_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x.safetensors");
+    // Four tokens, three heads, two columns; all scores are 0, so that a head's output is its mean.
+    let v: Vec<f32> = (0..24).map(|n| (0.3 + 1.7 * n as f32).sin()).collect();
+    let mean = |at: usize| (0..4).map(|j| v[j * 6 + at % 6]).sum::<f32>() / 4.0;
+    let o: Vec<f32> = (0..24).map(mean).collect();
+    let zero = vec![0.0; 24];
+    for shape in [&[1, 4, 3, 2][..], &[4, 3, 2]] {
+        let array = |numbers: &[f32]| qkv_io::Array {
+            shape: shape.to_vec(),
+            values: numbers.to_vec().into(),
+            decimals: None,
+        };
+        let (q, v, o) = (array(&zero), array(&v), array(&o));
+        qkv_io::write_arrays(&file, &[("q", &q), ("v", &v), ("o", &o)], &[]).expect("a file");
+        let line = "check --q x.safetensors:q --k x.safetensors:q --v x.safetensors:v \
+                    --output x.safetensors:o --layout blhd --json";
+        let Ran { code, out, err } = run_with(folder.path(), &words(line), b"");
+        assert_eq!((code, err.as_str()), (0, ""), "{shape:?}\n{out}");
+        let json: Value = serde_json::from_str(&out).expect("JSON");
+        assert_eq!(json["verdict"], json!("equal"), "{shape:?}\n{json}");
+        // Half a unit of single precision at least, which is no double's.
+        assert!(json["bound"].as_f64() > Some(1e-9), "{json}");
+    }
 }
 
 #[test]
@@ -277,7 +308,7 @@ fn b050_rotary_pairs() {
     let line = "--q '1 2 3 4;4 3 2 1;1 -1 2 -2' --k '2 1 0 1;0 1 1 -1;1 1 2 -1' --v '1;2;4'";
     let weights = |kind: &str| -> String {
         let ran = super::qkv(&format!("explain {line} --position {kind} --json"));
-        let json: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+        let json: Value = serde_json::from_str(&ran.out).expect("JSON");
         let steps = json["steps"].as_array().expect("steps");
         let found = steps.iter().find(|step| step["name"] == "weights");
         found.expect("weights")["values"].to_string()
@@ -289,7 +320,7 @@ fn b050_rotary_pairs() {
         "rotary-pairing",
     );
     let plain = super::qkv(&format!("explain {line} --json")).out;
-    let plain: serde_json::Value = serde_json::from_str(&plain).expect("JSON");
+    let plain: Value = serde_json::from_str(&plain).expect("JSON");
     let steps = plain["steps"].as_array().expect("steps");
     let plain = steps.iter().find(|step| step["name"] == "weights");
     let plain = plain.expect("weights")["values"].to_string();
@@ -399,7 +430,7 @@ fn b073_a_fused_array_read_in_another_order() {
 fn output(line: &str) -> String {
     let ran = super::qkv(&format!("explain {line} --json"));
     assert_eq!(ran.err, "", "{line}");
-    let json: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let json: Value = serde_json::from_str(&ran.out).expect("JSON");
     let steps = json["steps"].as_array().expect("steps");
     let found = steps.iter().rev().find(|step| {
         ["output", "concatenated", "projected"]

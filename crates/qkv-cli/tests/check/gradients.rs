@@ -168,6 +168,69 @@ fn right_gradients_are_equal_and_rounded_ones_rounding() {
     assert_eq!((code, &json["causes"]), (1, &json!([])), "{json}");
 }
 
+/// Of three gradients some are worked out otherwise, and the rest is right: as when one line of a
+/// backward pass is wrong.
+#[test]
+fn a_mistake_of_some_gradients_alone_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = Run::new();
+    let unscaled = Way {
+        scale_back: 1.0,
+        ..RIGHT
+    };
+    let unmasked = Way {
+        offset: None,
+        ..RIGHT
+    };
+    for (id, way, wrong) in [
+        ("grad-scale-missing", unscaled, &[0][..]),
+        ("grad-scale-missing", unscaled, &[1]),
+        ("grad-mask-missing", unmasked, &[0, 1]),
+    ] {
+        let names = ["grad_q", "grad_k", "grad_v"];
+        let (mut theirs, other) = (run.gradients(RIGHT), run.gradients(way));
+        for at in wrong {
+            theirs[*at] = other[*at].clone();
+        }
+        run.write(folder.path(), &theirs);
+        let (code, json) = check(folder.path(), &format!("{LINE} {ALL}"));
+        let cause = &json["causes"][0];
+        assert_eq!((code, &cause["id"]), (1, &json!(id)), "{json}");
+        let named: Vec<&str> = wrong.iter().map(|at| names[*at]).collect();
+        assert_eq!(cause["parameters"]["gradients"], json!(named), "{json}");
+    }
+}
+
+/// Keys and values get what the heads 0 and 2, or 1 and 3, give: not 0 and 1, or 2 and 3.
+#[test]
+fn heads_summed_as_if_they_were_tiled_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = Run::new();
+    let mut theirs = run.gradients(RIGHT);
+    theirs[1].fill(0.0);
+    theirs[2].fill(0.0);
+    for h in 0..4 {
+        // A gradient is linear in that of the output.
+        let mut one = Run::new();
+        for (at, grad) in one.grad.iter_mut().enumerate() {
+            *grad *= f64::from(u8::from(at / 6 % 4 == h));
+        }
+        let [_, k, v] = one.gradients(RIGHT);
+        for (to, from, head) in [(1, k, 30), (2, v, 12)] {
+            for (at, x) in from.iter().enumerate() {
+                let (b, g) = (at / head / 2, at / head % 2);
+                if g == h / 2 {
+                    theirs[to][(b * 2 + h % 2) * head + at % head] += x;
+                }
+            }
+        }
+    }
+    run.write(folder.path(), &theirs);
+    let (code, json) = check(folder.path(), &format!("{LINE} {ALL}"));
+    let first = (code, &json["causes"][0]["id"]);
+    assert_eq!(first, (1, &json!("grad-groups-tiled")), "{json}");
+}
+
 #[test]
 fn each_mistake_is_named_with_the_first_gradient_that_is_wrong() {
     let folder = tempfile::tempdir().expect("a folder");
