@@ -44,13 +44,16 @@ impl Lines {
         self.left -= lines;
     }
 
-    /// Asks for the next line.
+    /// Asks for the next lines of a row, which are there.
     #[inline(always)]
-    fn ask(&mut self) {
-        prefetch_line(std::ptr::without_provenance(self.next));
-        self.next = self.next.wrapping_add(LINE);
-        self.column += 1;
-        self.left -= 1;
+    fn ask(&mut self, lines: usize) {
+        for line in 0..lines {
+            let at = std::ptr::without_provenance(self.next.wrapping_add(line * LINE));
+            prefetch_line(at);
+        }
+        self.next = self.next.wrapping_add(lines * LINE);
+        self.column += lines;
+        self.left -= lines;
         if self.column == self.row {
             self.column = 0;
             self.next = self.next.wrapping_add(self.gap);
@@ -106,12 +109,14 @@ impl Asks {
 
     /// Asks for up to so many lines.
     #[inline(always)]
-    pub fn ask(&mut self, lines: usize) {
-        for _ in 0..lines {
+    pub fn ask(&mut self, mut lines: usize) {
+        while lines > 0 {
             let Some(part) = self.parts[..self.count].get_mut(self.done) else {
                 return;
             };
-            part.ask();
+            let now = lines.min(part.row - part.column).min(part.left);
+            part.ask(now);
+            lines -= now;
             self.done += usize::from(part.left == 0);
         }
     }

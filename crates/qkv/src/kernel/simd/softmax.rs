@@ -89,7 +89,12 @@ impl<U> Beside<'_, U> {
                 .data
                 .as_ptr()
                 .wrapping_add(row + self.first + keys.from);
-            prefetch_at(at, keys.len());
+            // Each line by its last byte: of a row that begins within a line, the keys before have
+            // asked for the first.
+            prefetch_at(
+                at.cast::<u8>().wrapping_add(63),
+                keys.len() * size_of::<U>(),
+            );
         }
     }
 }
