@@ -64,6 +64,9 @@ def configurations():
     yield "gemma3", AutoModelForCausalLM, t.Gemma3TextConfig(
         **GROUPED, head_dim=16, sliding_window=5, query_pre_attn_scalar=16,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"]), "bf16"
+    yield "vit", AutoModel, t.ViTConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+        image_size=[8, 12], patch_size=4, num_channels=2, initializer_range=0.2), "f16"
 
 
 # What older files say in place of rope_parameters.
@@ -106,7 +109,10 @@ def main(folder):
             settings = {key: value for key, value in settings.items()
                         if key != "layer_types" or value is not None}
         (place / "config.json").write_text(json.dumps(settings, indent=1) + "\n")
-        numbers = compute(model, kind is AutoModelForCausalLM, config)
+        if name == "vit":
+            numbers = look(model, config)
+        else:
+            numbers = compute(model, kind is AutoModelForCausalLM, config)
         save_file(numbers, place / "numbers.safetensors")
         print(name, sum(file.stat().st_size for file in place.iterdir()), "bytes")
 
@@ -132,6 +138,18 @@ def compute(model, causal, config):
                    hidden_states=torch.stack(result.hidden_states))
     if causal:
         numbers["logits"] = result.logits[:, -1]
+    return {key: numpy.ascontiguousarray(value.numpy()) for key, value in numbers.items()}
+
+
+def look(model, config):
+    """A picture."""
+    pixels = torch.randn(1, config.num_channels, *config.image_size)
+    with torch.no_grad():
+        result = model(pixels, output_attentions=True, output_hidden_states=True)
+    # After the last norm, as of the models of texts.
+    states = [*result.hidden_states[:-1], result.last_hidden_state]
+    numbers = dict(pixel_values=pixels, attentions=torch.stack(result.attentions),
+                   hidden_states=torch.stack(states))
     return {key: numpy.ascontiguousarray(value.numpy()) for key, value in numbers.items()}
 
 

@@ -80,6 +80,9 @@ fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Opened> {
             remedy: "a model and a trace file say this themselves",
         });
     }
+    if let Some(pixels) = &args.reading.pixels {
+        return picture(args, name, pixels, reader);
+    }
     let file = args
         .find
         .texts_file
@@ -94,7 +97,9 @@ fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Opened> {
     if shown.is_empty() {
         return Err(Error::Missing {
             argument: "TEXT".into(),
-            remedy: "give the text that the model reads, in quotes".into(),
+            remedy:
+                "give the text that the model reads, in quotes, or --pixels to a model of pictures"
+                    .into(),
         });
     }
     let model = model::load(name)?;
@@ -107,6 +112,30 @@ fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Opened> {
     Ok(Opened {
         source,
         model: file.map(|texts| (model, texts)),
+    })
+}
+
+/// A model as it looks at a picture.
+fn picture(args: &TraceArgs, name: &str, pixels: &str, reader: &mut Reader<'_>) -> Result<Opened> {
+    let other = [
+        ("TEXT", !args.texts.is_empty()),
+        ("--texts", args.find.texts_file.is_some()),
+        ("--generate", args.reading.generate.is_some()),
+    ];
+    if let Some((argument, _)) = other.into_iter().find(|(_, given)| *given) {
+        return Err(Error::Conflict {
+            argument,
+            other: "--pixels".into(),
+            remedy: "a model looks at a picture or reads a text: leave one out",
+        });
+    }
+    let pixels = reader.array("--pixels", pixels)?;
+    let numbers = pixels.to_f64().map_err(Error::io("--pixels"))?;
+    let numbers: Vec<f32> = numbers.iter().map(|x| *x as f32).collect();
+    let source = model::look(&model::load(name)?, args, &numbers, &pixels.shape)?;
+    Ok(Opened {
+        source,
+        model: None,
     })
 }
 

@@ -49,6 +49,50 @@ mod with_models {
     }
 
     #[test]
+    fn a_picture_through_a_folder() {
+        let folder = model("vit");
+        let numbers = "../qkv-models/tests/data/vit/numbers.safetensors";
+        let numbers = Path::new(env!("CARGO_MANIFEST_DIR")).join(numbers);
+        let pixels = format!("--pixels {}:pixel_values", numbers.display());
+        let ran = trace(&folder, &format!("{pixels} --layer 2 --head 3"));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        for part in ["8×12 pixels of 2, in patches of 4×4", "[CLS]", "6 1,2"] {
+            assert!(ran.out.contains(part), "{part} is not in {}", ran.out);
+        }
+        for (line, part) in [
+            ("'a text'".to_owned(), "looks at pictures"),
+            (
+                "--pixels '1 2; 3 4'".into(),
+                "[2, 2]; give pixels of [2, 8, 12]",
+            ),
+            (
+                format!("{pixels} 'a text'"),
+                "TEXT: cannot be used with --pixels",
+            ),
+            (format!("{pixels} --generate 2"), "--generate"),
+        ] {
+            let ran = trace(&folder, &line);
+            assert_eq!(ran.code, 2, "{line}");
+            assert!(ran.err.contains(part), "{part} is not in {}", ran.err);
+        }
+        let ran = trace(&model("bert"), &pixels);
+        assert!(ran.code == 2 && ran.err.contains("--pixels"), "{}", ran.err);
+    }
+
+    #[test]
+    fn threads_change_no_number() {
+        let folder = model("llama");
+        let with = |threads: usize| {
+            let line = format!("'it was too tired to cross' --json --threads {threads}");
+            let ran = trace(&folder, &line);
+            assert_eq!(ran.code, 0, "{}", ran.err);
+            ran.out
+        };
+        let one = with(1);
+        assert!(one.contains("blocks.2.hook_resid_post") && one == with(3));
+    }
+
+    #[test]
     fn the_same_numbers_from_a_trace_file() {
         let folder = model("gemma3");
         let line = "'it was too tired to cross' -o t.safetensors";

@@ -1,6 +1,7 @@
 //! What a model is, in the words of every family alike.
 
 use crate::dense::{Activation, NormKind};
+use crate::image::Cut;
 use qkv::Window;
 use qkv::position::{Pairing, Rotary, Scaling};
 
@@ -62,6 +63,8 @@ pub struct Config {
     pub(crate) biased: bool,
     /// Whether dense layers have one, of the families where that varies.
     pub(crate) mlp_bias: bool,
+    /// How pictures become tokens, of models of pictures.
+    pub image: Option<Cut>,
     /// Keys of the configuration that are not known, and by their names have nothing to do with
     /// attention.
     pub ignored: Vec<String>,
@@ -73,6 +76,21 @@ impl Config {
         let mut list = Vec::new();
         let mut say = |name: &str, value: String| list.push((name.to_owned(), value));
         say("family", self.family.clone());
+        if let Some(Cut {
+            channels,
+            image: [height, width],
+            patch,
+        }) = self.image
+        {
+            let size = format!("{height}×{width} pixels of {channels}");
+            say(
+                "picture",
+                format!(
+                    "{size}, in patches of {}×{}, row by row",
+                    patch[0], patch[1]
+                ),
+            );
+        }
         say(
             "mask",
             if self.causal {

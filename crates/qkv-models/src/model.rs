@@ -10,6 +10,7 @@
 use crate::config::Config;
 use crate::dense::{Linear, Mlp, Norm};
 use crate::error::{Error, Result};
+use crate::image::Patches;
 use crate::op::{AttentionOp, Keep, RotaryOp, with_views};
 use crate::weights::{Axes, Weights};
 use candle_core::{Device, Tensor};
@@ -74,6 +75,8 @@ pub(crate) struct Embedding {
     pub(crate) learned: Option<Learned>,
     pub(crate) kind: Option<Tensor>,
     pub(crate) norm: Option<Norm>,
+    /// Of pictures: what embeds their patches, in place of a table of tokens.
+    pub(crate) patches: Option<Patches>,
 }
 
 /// A model whose weights are in memory.
@@ -263,6 +266,19 @@ impl Model {
 
     /// Refuses tokens that the vocabulary does not have, and texts that are too long.
     pub(crate) fn check(&self, batch: &Batch) -> Result<()> {
+        if let Some(cut) = &self.config.image
+            && self.embedding.tokens.dim(0)? != cut.tokens()
+        {
+            return Err(Error::Text {
+                what: "the text",
+                found: format!(
+                    "is given to a {} model, which looks at pictures",
+                    self.config.family
+                ),
+                remedy: "give it a picture: --pixels to the command, Opened::image elsewhere"
+                    .into(),
+            });
+        }
         if let Some(id) = batch
             .ids
             .iter()

@@ -89,7 +89,10 @@ fn folder(path: &Path) -> Result<(Model, Tokens)> {
         });
     };
     let config = config(&shown, &map)?;
-    let tokens = Tokens::in_folder(path)?;
+    let tokens = match &config.image {
+        Some(cut) => Tokens::of_patches(cut)?,
+        None => Tokens::in_folder(path)?,
+    };
     let mut weights = Weights::in_folder(path)?;
     Ok((families::load(config, &mut weights)?, tokens))
 }
@@ -122,6 +125,10 @@ pub(crate) fn config(path: &str, map: &Map<String, Value>) -> Result<Config> {
             .saturating_mul(config.width),
         config.inner.saturating_mul(config.width),
         config.layers.len().saturating_mul(1 << 20),
+        // Weights and patches are a few million numbers, and each patch gets a name.
+        config
+            .image
+            .map_or(0, |cut| cut.tokens().saturating_mul(1 << 20)),
     ];
     if let Some(size) = largest.into_iter().find(|size| *size > most) {
         let found = format!("and other sizes make a tensor of {size} numbers or as many layers");
@@ -151,7 +158,7 @@ fn gguf_file(path: &Path) -> Result<(Model, Tokens)> {
         });
     }
     let mut gguf = Gguf::open(path)?;
-    let map = gguf::json(&gguf)?;
+    let map = gguf::json(&mut gguf)?;
     let shown = path.display().to_string();
     let mut config = config(&shown, &map)?;
     // Converters order the rows of q and k of this architecture for neighbouring pairs.

@@ -44,6 +44,10 @@ pub struct ReadingArgs {
     /// earlier ones only
     #[arg(long, value_name = "SIDE", value_enum, hide_possible_values = true)]
     pub pad: Option<Side>,
+    /// The picture that a model of pictures looks at: its pixels, [channels, height, width], prepared as
+    /// the model wants them
+    #[arg(long, value_name = "ARRAY", value_parser = values::array, allow_hyphen_values = true)]
+    pub pixels: Option<String>,
     /// Threads at most; as many as there are cores if left out
     #[arg(long, value_name = "N", value_parser = values::threads, allow_negative_numbers = true)]
     pub threads: Option<usize>,

@@ -11,6 +11,10 @@ pub struct Model(std::sync::Arc<qkv_models::Opened>);
 #[cfg(feature = "models")]
 fn wrong(error: qkv_models::Error) -> Error {
     let argument = match &error {
+        qkv_models::Error::Text {
+            what: "the picture",
+            ..
+        } => "--pixels",
         qkv_models::Error::Text { .. } => "TEXT",
         _ => "MODEL",
     };
@@ -37,7 +41,6 @@ pub fn check(Model(opened): &Model, text: &str) -> Result<()> {
 pub fn read(Model(opened): &Model, args: &TraceArgs, texts: &[String]) -> Result<Box<dyn Source>> {
     use crate::args::Side;
     use qkv_models::{Batch, Padding, Recording};
-    use std::num::NonZeroUsize;
 
     let texts = texts.iter().map(|text| opened.tokens.encode(text));
     let texts = texts
@@ -50,10 +53,7 @@ pub fn read(Model(opened): &Model, args: &TraceArgs, texts: &[String]) -> Result
         None => Padding::Right,
     };
     let batch = Batch::new(&texts, padding, opened.tokens.padding()).map_err(wrong)?;
-    let options = qkv::Options {
-        threads: args.reading.threads.and_then(NonZeroUsize::new),
-        ..qkv::Options::default()
-    };
+    let options = options(args);
     let recording = match args.reading.generate {
         Some(tokens) if padding == Padding::Right && texts.len() > 1 => {
             return Err(Error::Conflict {
@@ -66,6 +66,28 @@ pub fn read(Model(opened): &Model, args: &TraceArgs, texts: &[String]) -> Result
         None => Recording::new(opened, &batch, options),
     };
     Ok(Box::new(recording.map_err(wrong)?))
+}
+
+/// Runs a model over a picture.
+#[cfg(feature = "models")]
+pub fn look(
+    Model(opened): &Model,
+    args: &TraceArgs,
+    pixels: &[f32],
+    shape: &[usize],
+) -> Result<Box<dyn Source>> {
+    let (opened, batch) = opened.image(pixels, shape).map_err(wrong)?;
+    let opened = std::sync::Arc::new(opened);
+    let recording = qkv_models::Recording::new(&opened, &batch, options(args));
+    Ok(Box::new(recording.map_err(wrong)?))
+}
+
+#[cfg(feature = "models")]
+fn options(args: &TraceArgs) -> qkv::Options {
+    qkv::Options {
+        threads: args.reading.threads.and_then(std::num::NonZeroUsize::new),
+        ..qkv::Options::default()
+    }
 }
 
 /// There is no model.
@@ -81,6 +103,12 @@ pub fn check(model: &Model, _: &str) -> Result<()> {
 /// Nothing is read without a model.
 #[cfg(not(feature = "models"))]
 pub fn read(model: &Model, _: &TraceArgs, _: &[String]) -> Result<Box<dyn Source>> {
+    match *model {}
+}
+
+/// Nothing is looked at without a model.
+#[cfg(not(feature = "models"))]
+pub fn look(model: &Model, _: &TraceArgs, _: &[f32], _: &[usize]) -> Result<Box<dyn Source>> {
     match *model {}
 }
 

@@ -98,6 +98,7 @@ pub(super) fn config(keys: &Keys<'_>, family: &str) -> Result<Config> {
         kinds,
         biased: true,
         mlp_bias: true,
+        image: None,
         ignored: Vec::new(),
     })
 }
@@ -150,6 +151,7 @@ pub(super) fn load(config: Config, weights: &mut Weights) -> Result<Model> {
             eps,
             true,
         )?),
+        patches: None,
     };
     let (stack, [q, k, v, o], [sum, up, down, out]) = if distil {
         (

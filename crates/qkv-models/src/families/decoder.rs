@@ -48,6 +48,7 @@ pub(super) fn base(
         kinds: 0,
         biased: false,
         mlp_bias: false,
+        image: None,
         ignored: Vec::new(),
     })
 }
@@ -178,6 +179,7 @@ pub(super) fn load_with(
         learned: None,
         kind: None,
         norm: None,
+        patches: None,
     };
     let mut layers = Vec::new();
     for at in 0..config.layers.len() {
@@ -214,7 +216,7 @@ pub(super) fn load_with(
     let head = crate::model::head(&config, weights, &embedding, &[vocabulary, width])?;
     weights.finish(
         &format!("{prefix}layers."),
-        &["rotary_emb.inv_freq"],
+        &["rotary_emb.inv_freq", "rope_freqs.weight"],
         &family,
     )?;
     Ok(Model {

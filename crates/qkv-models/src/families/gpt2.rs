@@ -56,6 +56,7 @@ pub(super) fn config(keys: &Keys<'_>) -> Result<Config> {
         kinds: 0,
         biased: true,
         mlp_bias: true,
+        image: None,
         ignored: Vec::new(),
     })
 }
@@ -83,6 +84,7 @@ pub(super) fn load(config: Config, weights: &mut Weights) -> Result<Model> {
         }),
         kind: None,
         norm: None,
+        patches: None,
     };
     let mut layers = Vec::new();
     for at in 0..config.layers.len() {

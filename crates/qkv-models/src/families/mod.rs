@@ -5,6 +5,7 @@ mod decoder;
 mod gemma;
 mod gpt2;
 mod modernbert;
+mod vit;
 
 use crate::config::Config;
 use crate::dense::{Activation, Linear, Norm, NormKind};
@@ -26,6 +27,7 @@ pub const FAMILIES: &[&str] = &[
     "qwen3",
     "gemma2",
     "gemma3_text",
+    "vit",
 ];
 
 /// What a configuration says; the family is one of [`FAMILIES`].
@@ -35,12 +37,16 @@ pub(crate) fn config(keys: &Keys<'_>, family: &str) -> Result<Config> {
         "modernbert" => modernbert::config(keys),
         "gpt2" => gpt2::config(keys),
         "gemma2" | "gemma3_text" => gemma::config(keys, family),
+        "vit" => vit::config(keys),
         _ => decoder::config(keys, family),
     }
 }
 
 /// Reads the weights that a configuration asks for.
 pub(crate) fn load(config: Config, weights: &mut Weights) -> Result<Model> {
+    if let Some(cut) = config.image {
+        return vit::load(config, cut, weights);
+    }
     match config.family.as_str() {
         "bert" | "roberta" | "distilbert" => bert::load(config, weights),
         "modernbert" => modernbert::load(config, weights),

@@ -70,6 +70,7 @@ pub(super) fn config(keys: &Keys<'_>) -> Result<Config> {
         kinds: 0,
         biased: false,
         mlp_bias: false,
+        image: None,
         ignored: Vec::new(),
     })
 }
@@ -89,6 +90,7 @@ pub(super) fn load(config: Config, weights: &mut Weights) -> Result<Model> {
         learned: None,
         kind: None,
         norm: Some(norm(weights, "embeddings.norm")?),
+        patches: None,
     };
     let plain = |weight| Linear { weight, bias: None };
     let inner = config.inner;

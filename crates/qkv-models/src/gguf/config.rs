@@ -1,6 +1,6 @@
 //! The metadata of a GGUF in the words of Hugging Face's config.json, and the names of its tensors.
 
-use super::{Gguf, Meta};
+use super::{Gguf, Meta, factors};
 use crate::error::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -33,7 +33,12 @@ const OTHER: &[&str] = &[
 ];
 
 /// The configuration that a GGUF's metadata and tensors say.
-pub(crate) fn json(gguf: &Gguf) -> Result<Map<String, Value>> {
+pub(crate) fn json(gguf: &mut Gguf) -> Result<Map<String, Value>> {
+    let written_out = match gguf.shape(factors::TENSOR) {
+        Some(_) => Some(gguf.read(factors::TENSOR)?),
+        None => None,
+    };
+    let gguf = &*gguf;
     let wrong = |key: &str, found: String, remedy: &str| Error::Config {
         path: gguf.path().to_owned(),
         key: key.to_owned(),
@@ -121,8 +126,26 @@ pub(crate) fn json(gguf: &Gguf) -> Result<Map<String, Value>> {
         config.insert("use_sliding_window".into(), true.into());
     }
     let base = of("rope.freq_base").unwrap_or_else(|| json!(10000.0));
+    let told = scaling(gguf, &around, &of, &wrong)?;
+    let scaling = match (&written_out, told) {
+        (None, told) => told,
+        (Some(factors), None) if kind == "llama" => {
+            let fitted = factors::scaling(factors, base.as_f64().unwrap_or(0.0));
+            let fitted = fitted.ok_or_else(|| {
+                let found = "holds factors of another scaling than that of Llama 3";
+                let remedy = "give the model's Hugging Face folder, whose config.json names it";
+                wrong(factors::TENSOR, found.into(), remedy)
+            })?;
+            Some(fitted).filter(|fitted| !fitted.is_null())
+        }
+        (Some(_), _) => {
+            let remedy =
+                "only files of the architecture llama without another scaling are read with it";
+            return Err(wrong(factors::TENSOR, "is there".into(), remedy));
+        }
+    };
     config.insert("rope_theta".into(), base);
-    if let Some(scaling) = scaling(gguf, &around, &of, &wrong)? {
+    if let Some(scaling) = scaling {
         config.insert("rope_scaling".into(), scaling);
     }
     Ok(config)

@@ -4,6 +4,7 @@
 //! it, and a fault is said with its byte; candle turns the quantized blocks into numbers.
 
 mod config;
+mod factors;
 mod header;
 
 pub(crate) use config::{alias, json};

@@ -46,7 +46,7 @@ impl Tokens {
         Tokens::from_json(&gguf::json(gguf)?, gguf.path())
     }
 
-    fn from_json(json: &Value, path: &str) -> Result<Tokens> {
+    pub(crate) fn from_json(json: &Value, path: &str) -> Result<Tokens> {
         let damaged = |error: tokenizers::Error| Error::Damaged {
             path: path.to_owned(),
             found: format!("is no tokenizer that can be read: {error}"),

@@ -137,6 +137,14 @@ pub fn write(path: &Path, model: &str, kind: &str, meta: &Meta) -> Result<(), Fa
         let name = name(of, gemma).ok_or_else(|| format!("{of} has no name in GGUF"))?;
         tensors.push((name, QTensor::quantize(&x, GgmlDType::F32)?));
     }
+    if model == "llama-llama3" {
+        // Waves of 2π·10^pair beside the original length 16: the first is between 16/4 and 16.
+        let between = (16.0 / std::f32::consts::TAU - 1.0) / 3.0;
+        let first = 1.0 / ((1.0 - between) / 8.0 + between);
+        let factors = Tensor::new(&[first, 8.0, 8.0, 8.0], &Device::Cpu)?;
+        let factors = QTensor::quantize(&factors, GgmlDType::F32)?;
+        tensors.push(("rope_freqs.weight".into(), factors));
+    }
     let tensors: Vec<(&str, &QTensor)> =
         tensors.iter().map(|(name, x)| (name.as_str(), x)).collect();
     let meta: Vec<(&str, &Value)> = meta
