@@ -29,14 +29,24 @@ impl<T: Float> Scratch<T> {
         (call.kernels.totals)(&self.total.lanes, &mut self.factors);
         self.lse.clear();
         self.max.clear();
-        for (i, (row, factor)) in self.rows.iter().zip(&mut self.factors).enumerate() {
-            let finished = finish_row(call, head, row, self.total.max[i], *factor);
-            if finished.sum == 0.0 {
-                empty.push([head.batch, row.head, row.query]);
+        if call.attention.sinks.is_none() && self.total.max.iter().all(|&max| max > -T::Real::MAX) {
+            // As `finish_row`, several rows at once.
+            self.lse.extend(self.factors.iter().map(|sum| sum.to_f64()));
+            let max = self.total.max.iter();
+            self.max.extend(max.map(|max| max.to_f64() * call.natural));
+            for (factor, sum) in self.factors.iter_mut().zip(&self.lse) {
+                *factor = T::Real::from_f64(1.0 / sum) * kept_share;
             }
-            *factor = finished.inverse * kept_share;
-            self.lse.push(finished.sum);
-            self.max.push(finished.max);
+        } else {
+            for (i, (row, factor)) in self.rows.iter().zip(&mut self.factors).enumerate() {
+                let finished = finish_row(call, head, row, self.total.max[i], *factor);
+                if finished.sum == 0.0 {
+                    empty.push([head.batch, row.head, row.query]);
+                }
+                *factor = finished.inverse * kept_share;
+                self.lse.push(finished.sum);
+                self.max.push(finished.max);
+            }
         }
         (call.kernels.logarithms)(&mut self.lse);
         for (lse, max) in self.lse.iter_mut().zip(&self.max) {

@@ -225,12 +225,24 @@ unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
                 let largest = largest(x, span, i, edit);
                 largest.store(lanes.as_mut_ptr().add((i - row) * TILE));
             }
+            let largest = across(lanes.as_ptr(), V::LANES, |a: V, b| a.max(b));
+            let rows = row..row + height;
+            if args.max[rows.clone()]
+                .iter()
+                .all(|&max| max == V::T::NEG_INFINITY)
+            {
+                // Sums are 0 so far, whatever they are multiplied by.
+                largest.store_first(args.max.as_mut_ptr().add(row), height);
+                corrections[rows].fill(V::T::ONE);
+                row += height;
+                continue;
+            }
             let old = V::load_first(args.max.as_ptr().add(row), height);
-            let new = across(lanes.as_ptr(), V::LANES, |a: V, b| a.max(b)).max(old);
+            let new = largest.max(old);
             let correction = correct(old, new, V::splat(args.c));
             new.store_first(args.max.as_mut_ptr().add(row), height);
             correction.store_first(corrections.as_mut_ptr().add(row), height);
-            for i in row..row + height {
+            for i in rows {
                 let factor = V::splat(corrections[i]);
                 let sums = args.sums[i].as_mut_ptr();
                 let mut lane = 0;
