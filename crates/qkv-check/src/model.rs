@@ -18,7 +18,7 @@ pub(crate) use row::RowOut;
 
 use crate::problem::{Base, Sizes};
 use crate::recipe::{Arrangement, Recipe};
-use heads::Head;
+use heads::{Angles, Head};
 use projection::{Projected, Way};
 use seen::Seen;
 use softmax::Columns;
@@ -44,6 +44,8 @@ pub(crate) struct Model<'m> {
     ways: [usize; 2],
     /// Rotary frequencies of queries and keys.
     frequencies: Vec<f64>,
+    /// Sines and cosines of places.
+    angles: RefCell<HashMap<i64, Angles>>,
     columns: RefCell<HashMap<(usize, usize), Rc<Columns>>>,
 }
 
@@ -69,6 +71,7 @@ impl<'m> Model<'m> {
             shared,
             ways: [Kind::K, Kind::V].map(|kind| shared.way(Way::new(recipe, kind))),
             frequencies: frequencies(recipe, base.sizes.head_dim),
+            angles: RefCell::default(),
             columns: RefCell::default(),
         })
     }

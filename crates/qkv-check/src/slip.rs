@@ -1,7 +1,7 @@
 //! A slip of somebody who works by hand: one row is off, and everything else is right.
 
 use crate::claim::Claim;
-use crate::model::{Model, Shared};
+use crate::model::{Kind, Model, Shared};
 use crate::problem::Base;
 use crate::recipe::Recipe;
 use crate::report::{Cause, Parameters, Value};
@@ -11,7 +11,7 @@ use qkv::{Scale, StepName};
 /// Larger problems are not worked by hand.
 const MOST: usize = 32;
 
-/// What explains a row of weights that alone is wrong; `row` is its index.
+/// What explains a row of weights, or of a head's output, that alone is wrong; `row` is its index.
 pub(crate) fn of_row(
     base: &Base<'_>,
     shared: &Shared,
@@ -24,21 +24,38 @@ pub(crate) fn of_row(
     let plain = attention.sinks.is_none() && attention.dropout.is_none();
     let small = sizes.keys <= MOST && sizes.queries <= MOST && sizes.head_dim <= MOST;
     let [claim] = claims else { return None };
-    if !plain || !small || claim.step != StepName::Weights || claim.half_unit == 0.0 {
+    if !plain || !small || claim.half_unit == 0.0 {
         return None;
     }
     let reading = Reading::new(base, right, claim)?;
+    let of_output = match reading.step {
+        StepName::Weights => false,
+        // One number may be anything.
+        StepName::Output if reading.width() > 1 => true,
+        _ => return None,
+    };
     let model = Model::new(base, shared, right, false)?;
     let at = (row[0] * sizes.heads + row[1]) * sizes.queries + row[2];
     let theirs = &claim.values.data()[at * reading.width()..][..reading.width()];
     let logits = model.step(StepName::Masked, &row)?.values;
     let scaled = model.step(StepName::Scaled, &row)?.values;
-    // A weight made of others that were rounded as these were is off by a unit or so of its own.
+    let group = model.group_of(row[1]);
+    let values = |j: usize| model.ready(Kind::V, [row[0], group, j]).row;
+    // What is made of others that were rounded as these were is off by a unit or so of its own.
     let near = |weights: &[f64]| {
-        let pairs = weights.iter().zip(theirs);
-        pairs
-            .into_iter()
-            .all(|(a, b)| (a - b).abs() <= 2.0 * claim.half_unit)
+        let mut off = vec![2.0 * claim.half_unit; theirs.len()];
+        let mut shown = weights.to_vec();
+        if of_output {
+            shown = vec![0.0; theirs.len()];
+            for (j, weight) in weights.iter().enumerate() {
+                for (c, value) in values(j).iter().enumerate() {
+                    shown[c] += weight * value;
+                    off[c] += claim.half_unit * value.abs();
+                }
+            }
+        }
+        let pairs = shown.iter().zip(theirs);
+        pairs.zip(off).all(|((a, b), off)| (a - b).abs() <= off)
     };
     let found = |id, parameters: Vec<(&'static str, Value)>| {
         let mut parameters: Parameters = parameters.into_iter().collect();
@@ -70,8 +87,12 @@ pub(crate) fn of_row(
     }
     let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let exp: Vec<f64> = logits.iter().map(|logit| (logit - max).exp()).collect();
-    if near(&exp) {
+    let large: Vec<f64> = logits.iter().map(|logit| logit.exp()).collect();
+    if near(&exp) || near(&large) {
         return Some(found("row-not-normalised", Vec::new()));
+    }
+    if of_output {
+        return None; // that one exponential is off does not show
     }
     one_exp(&exp, theirs, &near)
         .map(|key| found("exp-off", vec![("key", Value::Whole(key as i64))]))

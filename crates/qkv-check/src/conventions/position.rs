@@ -106,8 +106,8 @@ pub(super) static TABLE: &[Convention] = &[
     )
     .fits(&[Fit {
         grid: |_, right| match right.rotary.rotary {
-            Some(_) => (-16..=48)
-                .map(|n| f64::from(n) / 8.0)
+            Some(_) => (-8..=24)
+                .map(|n| f64::from(n) / 4.0)
                 .map(f64::exp2)
                 .collect(),
             None => Vec::new(),

@@ -4,6 +4,7 @@ use super::Model;
 use crate::recipe::{Norm, Order, Split, Swap};
 use qkv::RmsNorm;
 use qkv::position::Pairing;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What a row is of.
@@ -13,6 +14,9 @@ pub(crate) enum Kind {
     K,
     V,
 }
+
+/// Sine and cosine of each pair of columns.
+pub(super) type Angles = Rc<[(f64, f64)]>;
 
 /// A row, and the size that rounding goes by: |x| or Σ|x|·|W|.
 #[derive(Clone)]
@@ -220,7 +224,16 @@ impl Model<'_> {
         let place = self.place(kind == Kind::Q, b, t);
         let place = if turning.inverse == on { -place } else { place };
         let row = plain(row.to_vec());
-        turn(rotary.pairing, &self.frequencies, row, place as f64).row
+        turn(rotary.pairing, &self.angles(place), row).row
+    }
+
+    /// Sine and cosine of each pair of columns at a place; heads have the same.
+    fn angles(&self, place: i64) -> Angles {
+        let mut known = self.angles.borrow_mut();
+        let angles = known
+            .entry(place)
+            .or_insert_with(|| angles(&self.frequencies, place));
+        Rc::clone(angles)
     }
 
     fn turned(&self, kind: Kind, x: Sized, [b, t]: [usize; 2]) -> Sized {
@@ -238,15 +251,14 @@ impl Model<'_> {
         }
         let place = self.place(kind == Kind::Q, b, t);
         let place = if turning.inverse { -place } else { place };
-        let own;
-        let frequencies = match x.row.len() == self.base.sizes.head_dim {
-            true => &self.frequencies,
+        let angles = match x.row.len() == self.base.sizes.head_dim {
+            true => self.angles(place),
             false => {
-                own = rotary.inverse_frequencies(x.row.len()).unwrap_or_default();
-                &own
+                let own = rotary.inverse_frequencies(x.row.len()).unwrap_or_default();
+                angles(&own, place)
             }
         };
-        turn(rotary.pairing, frequencies, x, place as f64)
+        turn(rotary.pairing, &angles, x)
     }
 
     /// The place of a query or a key for the rotary embedding.
@@ -289,14 +301,18 @@ fn plain(row: Vec<f64>) -> Sized {
     Sized { row, size }
 }
 
-fn turn(pairing: Pairing, frequencies: &[f64], mut x: Sized, place: f64) -> Sized {
-    let half = frequencies.len();
-    for (i, frequency) in frequencies.iter().enumerate() {
+fn angles(frequencies: &[f64], place: i64) -> Angles {
+    let angles = frequencies.iter().map(|f| (place as f64 * f).sin_cos());
+    angles.collect()
+}
+
+fn turn(pairing: Pairing, angles: &[(f64, f64)], mut x: Sized) -> Sized {
+    let half = angles.len();
+    for (i, (sin, cos)) in angles.iter().enumerate() {
         let (left, right) = match pairing {
             Pairing::Halves => (i, i + half),
             Pairing::Interleaved => (2 * i, 2 * i + 1),
         };
-        let (sin, cos) = (place * frequency).sin_cos();
         let (a, b) = (x.row[left], x.row[right]);
         x.row[left] = a * cos - b * sin;
         x.row[right] = a * sin + b * cos;

@@ -31,12 +31,31 @@ fn a_row_scaled_otherwise() {
     differs(&with_row_2(".0177 .0177 .9647"), "row-not-divided");
 }
 
+/// Of an output too, whose other rows are right.
+#[test]
+fn a_row_of_an_output_scaled_otherwise() {
+    let line = |row: &str| {
+        let (q, k) = ("2 0 0 0;0 2 0 0;2 2 0 0", "1 0 0 0;0 1 0 0;2 1 0 0");
+        let output = format!("2.42 3.42;2.27 2.53;{row}");
+        format!("--q '{q}' --k '{k}' --v '1 0;2 1;3 5' --output '{output}'")
+    };
+    agrees(&line("2.68 4.04"));
+    let json = differs(&line("2.36 3.09"), "row-divided-by-d");
+    assert_eq!(json["causes"][0]["parameters"]["row"], json!(2));
+    differs(&line("2.95 4.84"), "row-not-divided");
+    let said = qkv(&format!("check {} --json", line("2.10 3.80"))).out;
+    let json: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(json["causes"], json!([]));
+}
+
 #[test]
 fn one_exponential_off() {
     // 0.5 instead of 1 for the third.
     let json = differs(&with_row_2(".1756 .1756 .6488"), "exp-off");
     assert_eq!(json["causes"][0]["parameters"], json!({"row": 2, "key": 2}));
     differs(&with_row_2(".1353 .1353 1.0000"), "row-not-normalised");
+    // Without the maximum taken off.
+    differs(&with_row_2("2.7183 2.7183 20.0855"), "row-not-normalised");
 }
 
 #[test]
