@@ -4,6 +4,7 @@ mod given;
 mod model;
 mod target;
 mod texts;
+mod threads;
 mod watch;
 
 use crate::args::{Sink, TraceArgs, TraceFormat, trace_numbers as numbers};
@@ -12,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::{interrupt, output};
 use qkv_report::{MapView, Settings, map_html, map_json, map_svg, map_text};
 use qkv_trace::{Chosen, HeadsBy, Place, Selection, Source, TraceFile};
-use rayon::ThreadPoolBuilder;
 use std::io;
 use std::path::Path;
 use target::Targets;
@@ -28,9 +28,7 @@ pub fn run(args: &TraceArgs) -> Result<()> {
         });
     }
     if let Some(threads) = args.reading.threads {
-        // All that runs here, the dense layers among it, takes the threads of the process.
-        let pool = ThreadPoolBuilder::new().num_threads(threads).build_global();
-        pool.map_err(|_| Error::threads(threads))?;
+        threads::limit(threads)?;
     }
     interrupt::watch();
     let mut stdin = io::stdin().lock();

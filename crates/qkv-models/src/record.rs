@@ -411,6 +411,12 @@ impl Source for Recording {
         rows: Range<usize>,
         out: &mut Vec<f32>,
     ) -> qkv_trace::Result<()> {
+        if self.residual_width(stage).is_none() {
+            return Err(qkv_trace::Error::NoResidual {
+                kind: "resid",
+                stage: stage.key(),
+            });
+        }
         let mut give = || -> Result<()> {
             let x = self.at(stage)?.i(entry)?;
             let part = x.narrow(0, rows.start, rows.len())?.contiguous()?;

@@ -179,6 +179,8 @@ fn kinds_belong_together() -> Result<(), Failure> {
         }
     }
     assert_eq!(recording.residual_width(Stage::Into(3)), None);
+    let beyond = recording.residual(Stage::Into(3), 0, 0..1, &mut Vec::new());
+    assert!(beyond.is_err());
     // Rows that are not there.
     let mut out = Vec::new();
     assert!(
