@@ -27,6 +27,14 @@ const TOGETHER: usize = 48;
 /// A whole number of tiles of 4 and of 6 queries.
 pub(super) const TILES: usize = 12;
 
+/// Up to so many queries, keys and values that need conversion are converted a piece at a time: each
+/// is used so seldom that what counts is their way through the caches. Others come from memory no
+/// faster for it.
+const FEW_QUERIES: usize = 8;
+
+/// Keys of such a piece.
+const PIECE: usize = 64;
+
 /// How so many queries are cut for that: about equally, since a few left over are slow.
 pub(super) fn together(rows: usize) -> usize {
     if rows <= TOGETHER {
@@ -266,20 +274,23 @@ impl<T: Float> Scratch<T> {
         };
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             self.open(call, head, packed, block);
+            let first = block == from / BLOCK;
+            let guarded = weigh && !self.values_are_finite(call, head, packed, block);
+            let in_pieces = weigh && !guarded && packed.is_none() && self.in_pieces();
             let mut wide = None;
-            if weigh {
+            if weigh && !in_pieces {
                 let keys = Span::union(&self.spans);
                 let start = block * BLOCK;
                 wide = self.widen(call, head, packed, start + keys.from..start + keys.to);
             }
-            let first = block == from / BLOCK;
-            let guarded = weigh && !self.values_are_finite(call, head, packed, block);
-            let meanwhile = weigh && !guarded && call.attention.dropout.is_none();
+            let meanwhile = weigh && !guarded && !in_pieces && call.attention.dropout.is_none();
             for start in (0..rows).step_by(together) {
                 let rows = start..(start + together).min(rows);
                 self.score(call, head, packed, block, rows.clone());
                 self.exponentiate(call, head, block, rows.clone(), (guarded, meanwhile));
-                if weigh {
+                if in_pieces {
+                    self.weigh_in_pieces(call, head, block, first);
+                } else if weigh {
                     let how = How {
                         first,
                         guarded,
@@ -303,11 +314,16 @@ impl<T: Float> Scratch<T> {
         let first = block * BLOCK;
         self.look(block);
         self.corrections.resize(self.rows.len(), T::Real::ONE);
-        if packed.is_none() && !call.by_dots {
+        if packed.is_none() && !call.by_dots && !self.in_pieces() {
             let end = Span::union(&self.spans).to;
             let k = self.k.get(BLOCK * call.slots());
             pack(call, head, first..first + end, &mut self.spare, k);
         }
+    }
+
+    /// Whether keys and values are converted a piece at a time, if nobody has done so before.
+    fn in_pieces(&self) -> bool {
+        !T::IS_REAL && self.rows.len() <= FEW_QUERIES
     }
 
     /// What each row sees of a block.
@@ -340,6 +356,7 @@ impl<T: Float> Scratch<T> {
     ) {
         let width = call.slots();
         let count = self.rows.len();
+        let in_pieces = packed.is_none() && self.in_pieces();
         let q = in_place(call, head, &self.rows[rows.clone()]).unwrap_or_else(|| {
             let q = &*self.q.get(count * width); // gathered by `take_rows`
             Rows::new(q, 0, width as isize, count, width).part(rows.clone())
@@ -358,6 +375,29 @@ impl<T: Float> Scratch<T> {
             };
             let (batch, kv_head) = (head.batch, head.kv_head);
             call.k().rows(batch, kv_head, range, &mut self.spare, each);
+            return;
+        }
+        if in_pieces {
+            // Packed keys stay in the first cache between the two.
+            let mut within = [Span::default(); FEW_QUERIES];
+            let within = &mut within[..spans.len()];
+            let x = self.x.get(rows.len() * STRIDE + BLOCK);
+            let union = Span::union(spans);
+            for from in (union.from / PIECE * PIECE..union.to).step_by(PIECE) {
+                let to = (from + PIECE).min(union.to);
+                for (within, span) in within.iter_mut().zip(spans) {
+                    let part = span.within(from, to);
+                    *within = Span {
+                        from: part.from - from,
+                        to: part.to - from,
+                    };
+                }
+                let keys = block * BLOCK + from..block * BLOCK + to;
+                let k = self.k.get(PIECE * width);
+                pack(call, head, keys, &mut self.spare, k);
+                let (spans, edit) = (&*within, Edit::None);
+                (call.kernels.scores)(&Scores { q, spans, k, edit }, &mut x[from..]);
+            }
             return;
         }
         let k = match packed {
