@@ -48,7 +48,7 @@ pub(super) fn pairs(
             let mut found = Vec::new();
             case.watch.tried();
             for (other_rank, convention, unknown) in &unknown {
-                if convention.id == *id {
+                if convention.id == *id || is_idle(convention.id, id) {
                     continue;
                 }
                 let grid = (unknown.grid)(&case.base, &case.right);
@@ -72,6 +72,12 @@ pub(super) fn pairs(
             found
         })
         .collect()
+}
+
+/// Whether an unknown number means nothing beside a change, or next to nothing: a base where nothing is
+/// turned, or where all frequencies are other ones anyway. Keys are turned anew for each.
+fn is_idle(unknown: &str, known: &str) -> bool {
+    unknown == "rotary-base" && matches!(known, "rotary-missing" | "rotary-scaling")
 }
 
 /// The unknown numbers of the table, with the ranks of their conventions.
