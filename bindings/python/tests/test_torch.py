@@ -126,6 +126,17 @@ def test_causal(shape):
         ours(q, k, v, torch.ones(shape, dtype=torch.int64))
 
 
+@pytest.mark.parametrize("shape", [(5, 7), (6, 6)])
+def test_causal_biases_of_torch(shape):
+    from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+
+    queries, keys = shape
+    q, k, v = arrays(q=(2, 4, queries, 8), k=(2, 4, keys, 8), v=(2, 4, keys, 6))
+    for bias, offset in [(causal_upper_left, 0), (causal_lower_right, keys - queries)]:
+        mask = torch.ones(shape, dtype=torch.bool).tril(offset)
+        close(ours(q, k, v, bias(*shape)), theirs(q, k, v, mask))
+
+
 SHAPES = [
     ((5, 8), (7, 8), (7, 6)),
     ((3, 5, 8), (3, 7, 8), (3, 7, 6)),
@@ -222,6 +233,33 @@ def test_patch():
         with qkv.torch.patch():
             raise KeyError
     assert F.scaled_dot_product_attention is before
+
+
+def test_patch_leaves_the_rest_to_torch():
+    nested = torch.nested.nested_tensor(
+        [torch.randn(4, 5, 8), torch.randn(4, 3, 8)], layout=torch.strided
+    )
+    with qkv.torch.patch():
+        found = F.scaled_dot_product_attention(nested, nested, nested)
+        assert found.is_nested
+        for x in (nested[0], nested[1]):
+            assert F.scaled_dot_product_attention(x, x, x).shape == x.shape
+        whole = torch.ones(1, 1, 2, 2, dtype=torch.complex64)
+        with pytest.raises(Exception) as ours_says:
+            F.scaled_dot_product_attention(whole, whole, whole)
+    with pytest.raises(type(ours_says.value)) as theirs_says:
+        theirs(whole, whole, whole)
+    assert str(ours_says.value) == str(theirs_says.value)
+
+
+def test_the_generator_is_asked_only_for_dropout():
+    q, k, v = arrays()
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    ours(q, k, v)
+    assert torch.equal(torch.get_rng_state(), before)
+    ours(q, k, v, dropout_p=0.5)
+    assert not torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("padding", [False, True])
