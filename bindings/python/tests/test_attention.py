@@ -213,3 +213,26 @@ def test_refused_arrays(arrays):
         qkv.attention(q.astype(numpy.float32), k.astype(numpy.float64), v)
     with pytest.raises(TypeError, match="keyword"):
         qkv.attention(q, k, v, mask=None)
+
+
+def test_b030_causal_holds_with_weights_and_with_padding(rng):
+    """2 batch entries, 3 tokens, 8 columns: with and without weights, with and without padding."""
+    q, k, v = (numbers(rng, 2, 1, 3, 8) for _ in range(3))
+    padding = numpy.array([[True, True, True], [True, True, False]])[:, None, None, :]
+    for keep in (None, padding):
+        alone = qkv.attention(q, k, v, causal=True, keep=keep)
+        output, weights = qkv.attention(q, k, v, causal=True, keep=keep, return_weights=True)
+        assert numpy.array_equal(output, alone)
+        above = ~numpy.tri(3, dtype=bool) | (False if keep is None else ~keep)
+        assert (weights[numpy.broadcast_to(above, weights.shape)] == 0).all()
+        assert (weights[~numpy.broadcast_to(above, weights.shape)] > 0).all()
+
+
+def test_b034_weights_are_made_only_if_asked_for(rng):
+    """8 heads of 32 columns, 300 tokens: 2.88 MB of weights, which the result does not need."""
+    q, k, v = (numbers(rng, 1, 8, 300, 32, dtype=numpy.float32) for _ in range(3))
+    alone = qkv.attention(q, k, v)
+    assert isinstance(alone, numpy.ndarray)
+    output, weights = qkv.attention(q, k, v, return_weights=True)
+    assert weights.nbytes == 2_880_000
+    assert numpy.array_equal(output, alone)
