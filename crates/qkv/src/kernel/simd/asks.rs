@@ -121,3 +121,61 @@ impl Asks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hands all over in portions, asks for those one by one, and says which lines these were.
+    fn asked(asks: &mut Asks, portion: usize) -> Vec<usize> {
+        let mut lines = Vec::new();
+        while asks.lines() > 0 {
+            let mut now = Asks::default();
+            asks.hand_over(portion, &mut now);
+            assert!((1..=portion).contains(&now.lines()));
+            while now.lines() > 0 {
+                lines.push(now.parts[now.done].next);
+                now.ask(1);
+            }
+        }
+        lines
+    }
+
+    #[test]
+    fn every_line_is_asked_for_once_however_it_is_cut() {
+        let numbers = [0_f32; 4096];
+        let first = numbers.as_ptr();
+        for portion in [1, 2, 3, 5, 7, 100] {
+            let mut asks = Asks::default();
+            asks.add(first, 40, 3, 100); // 160 bytes of every 400: 3 lines
+            asks.add(first, 0, 3, 100);
+            asks.add(first, 32, 4, 32); // rows without a gap: 8 lines
+            asks.add(first, 16, 2, -16);
+            assert_eq!(asks.lines(), 19);
+            let mut expected = Vec::new();
+            for row in 0..3 {
+                expected.extend((0..3).map(|line| row * 400 + line * LINE));
+            }
+            expected.extend((0..8).map(|line| line * LINE));
+            expected.extend([0, 0_usize.wrapping_sub(LINE)]);
+            let found = asked(&mut asks, portion);
+            let found = found.iter().map(|at| at.wrapping_sub(first.addr()));
+            assert_eq!(found.collect::<Vec<_>>(), expected, "portions of {portion}");
+        }
+    }
+
+    #[test]
+    fn several_lines_at_once_are_as_many() {
+        let numbers = [0_u8; 1000];
+        for at_once in [1, 2, 4, 9, usize::MAX] {
+            let mut asks = Asks::default();
+            asks.add(numbers.as_ptr(), 130, 3, 200);
+            asks.add(numbers.as_ptr(), 64, 1, 0);
+            for left in (0..10_usize).rev().step_by(at_once.min(10)) {
+                assert_eq!(asks.lines(), left + 1);
+                asks.ask(at_once);
+            }
+            assert_eq!(asks.lines(), 0, "{at_once} at once");
+        }
+    }
+}
