@@ -6,7 +6,7 @@
 
 use super::ahead::Ahead;
 use super::call::Call;
-use super::exponentials::edit;
+use super::exponentials::{Exponents, edit};
 use super::packed::{Head, Packed, pack, widened};
 use super::queries::{Row, in_place};
 use super::real::{Float, Real, Stored};
@@ -210,8 +210,7 @@ impl<T: Float> Scratch<T> {
             let x = self.x.get(rows.len() * STRIDE);
             let spans = &self.spans[rows.clone()];
             let q = q.part(rows.clone());
-            let edit = Edit::None;
-            (call.kernels.scores)(&Scores { q, spans, k, edit }, x);
+            (call.kernels.scores)(&Scores { q, spans, k }, x);
             let softmax = &mut Softmax {
                 spans,
                 x,
@@ -220,7 +219,7 @@ impl<T: Float> Scratch<T> {
                 c: call.c,
             };
             let corrections = &mut self.corrections[rows.clone()];
-            (call.kernels.maxima)(softmax, edit, corrections);
+            (call.kernels.maxima)(softmax, Edit::None, 0, corrections);
             let values = Values {
                 p: &[],
                 spans,
@@ -286,8 +285,15 @@ impl<T: Float> Scratch<T> {
             let meanwhile = weigh && !guarded && !in_pieces && call.attention.dropout.is_none();
             for start in (0..rows).step_by(together) {
                 let rows = start..(start + together).min(rows);
-                self.score(call, head, packed, block, rows.clone());
-                self.exponentiate(call, head, block, rows.clone(), (guarded, meanwhile));
+                let apart = call.bends() && (guarded || call.direct().is_none());
+                let begun = self.score(call, head, packed, block, rows.clone(), !apart);
+                let how = Exponents {
+                    guarded,
+                    apart,
+                    begun,
+                    meanwhile,
+                };
+                self.exponentiate(call, head, block, rows.clone(), how);
                 if in_pieces {
                     self.weigh_in_pieces(call, head, block, first);
                 } else if weigh {
@@ -345,7 +351,8 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Scores of the block that is open, of some rows.
+    /// Scores of the block that is open, of some rows. With `begin`, the maxima may begin: of so many
+    /// keys as are returned.
     pub(super) fn score(
         &mut self,
         call: &Call<'_, T>,
@@ -353,7 +360,8 @@ impl<T: Float> Scratch<T> {
         packed: Option<Packed<'_, T::Real>>,
         block: usize,
         rows: Range<usize>,
-    ) {
+        begin: bool,
+    ) -> usize {
         let width = call.slots();
         let count = self.rows.len();
         let in_pieces = packed.is_none() && self.in_pieces();
@@ -375,7 +383,7 @@ impl<T: Float> Scratch<T> {
             };
             let (batch, kv_head) = (head.batch, head.kv_head);
             call.k().rows(batch, kv_head, range, &mut self.spare, each);
-            return;
+            return 0;
         }
         if in_pieces {
             // Packed keys stay in the first cache between the two.
@@ -395,16 +403,23 @@ impl<T: Float> Scratch<T> {
                 let keys = block * BLOCK + from..block * BLOCK + to;
                 let k = self.k.get(PIECE * width);
                 pack(call, head, keys, &mut self.spare, k);
-                let (spans, edit) = (&*within, Edit::None);
-                (call.kernels.scores)(&Scores { q, spans, k, edit }, &mut x[from..]);
+                let spans = &*within;
+                (call.kernels.scores)(&Scores { q, spans, k }, &mut x[from..]);
             }
-            return;
+            return 0;
         }
         let k = match packed {
             Some(packed) => &packed.tiles[block * BLOCK * width..],
             None => self.k.get(BLOCK * width),
         };
         let edit = edit(call, head, block, &self.beside, rows);
-        (call.kernels.scores)(&Scores { q, spans, k, edit }, x);
+        let scores = &Scores { q, spans, k };
+        match edit {
+            Edit::None => {
+                (call.kernels.scores)(scores, x);
+                0
+            }
+            edit => (call.kernels.edited_scores)(scores, edit, begin, x),
+        }
     }
 }

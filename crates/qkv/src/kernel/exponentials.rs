@@ -10,6 +10,19 @@ use std::ops::Range;
 /// Queries that masks and biases are applied to at once; a whole number of tiles.
 const ROWS_EDITED: usize = 12;
 
+/// How the exponentials of a block come from its scores.
+#[derive(Clone, Copy)]
+pub(super) struct Exponents {
+    /// Values of dropped keys may not be finite.
+    pub(super) guarded: bool,
+    /// What comes between scores and softmax has a pass of its own.
+    pub(super) apart: bool,
+    /// Keys whose maxima have begun.
+    pub(super) begun: usize,
+    /// The exponentials are left to the values.
+    pub(super) meanwhile: bool,
+}
+
 /// What the maxima of some rows take along: a plain mask or bias needs no pass of its own. `beside`
 /// is where all rows begin in it.
 pub(super) fn edit<'e, T: Float>(
@@ -80,10 +93,15 @@ impl<T: Float> Scratch<T> {
         head: Head<'_>,
         block: usize,
         rows: Range<usize>,
-        (guarded, meanwhile): (bool, bool),
+        how: Exponents,
     ) {
+        let Exponents {
+            guarded,
+            apart,
+            begun,
+            meanwhile,
+        } = how;
         let origin = rows.start;
-        let apart = call.bends() && (guarded || call.direct().is_none());
         let step = if apart {
             ROWS_EDITED // the maxima follow while the rows are at hand
         } else {
@@ -119,6 +137,7 @@ impl<T: Float> Scratch<T> {
                 } else {
                     edit(call, head, block, &self.beside, tile.clone())
                 },
+                begun,
                 &mut self.corrections[tile],
             );
         }

@@ -97,7 +97,7 @@ impl<T: Float> Scratch<T> {
         }
         for block in keys.start / BLOCK..keys.end.div_ceil(BLOCK) {
             self.open(call, head, None, block);
-            self.score(call, head, None, block, 0..rows);
+            self.score(call, head, None, block, 0..rows, false);
             self.bend(call, head, block, 0..rows, 0);
             let x = self.x.get(rows * STRIDE);
             if weights {
@@ -109,7 +109,7 @@ impl<T: Float> Scratch<T> {
                     c: call.c,
                 };
                 // The maximum is the final one already, so it stays.
-                (call.kernels.maxima)(softmax, Edit::None, &mut self.corrections);
+                (call.kernels.maxima)(softmax, Edit::None, 0, &mut self.corrections);
                 (call.kernels.exponentials)(softmax);
             }
             let first = block * BLOCK;

@@ -6,8 +6,8 @@ use super::super::packed::{Head, pack};
 use super::super::queries::{Row, in_place};
 use super::super::real::Real;
 use super::super::simd::{
-    Across, Aligned, BLOCK, Edit, Piece, RowFactors, Rows, STRIDE, ScoreGradient, Scores, Span,
-    Start, Values, packed_len, sums_stride,
+    Across, Aligned, BLOCK, Piece, RowFactors, Rows, STRIDE, ScoreGradient, Scores, Span, Start,
+    Values, packed_len, sums_stride,
 };
 use super::Saved;
 use crate::view::View;
@@ -158,8 +158,7 @@ impl<T: Real> Workspace<T> {
         let mut finite = !drops || self.finite && (call.storage.all_finite)(q);
         let k = self.k.get(packed_len(self.keys, d_k));
         let spans = &scratch.spans;
-        let edit = Edit::None;
-        (call.kernels.scores)(&Scores { q, spans, k, edit }, x);
+        (call.kernels.scores)(&Scores { q, spans, k }, x);
         let inner = call.softcap_inner().filter(|_| !masked);
         if inner.is_some() {
             self.raw.get(rows * STRIDE).copy_from_slice(x);
@@ -175,7 +174,6 @@ impl<T: Real> Workspace<T> {
                 q: grad,
                 spans,
                 k: v,
-                edit,
             },
             dx,
         );

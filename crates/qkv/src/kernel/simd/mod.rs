@@ -12,6 +12,8 @@
 //! | `convert` | numbers that lie in memory in another format |
 //! | `dots` | scores of very few queries, summed in another order |
 //! | `gradient`, `across`, `products` | the stages of the backward pass besides |
+//! | `edit` | masks and biases that the maxima take along |
+//! | `behind` | these, and maxima begun, while scores are computed |
 //! | `asks`, `meanwhile` | memory that is asked for, and exponentials, while values are weighed |
 //! | `piece` | arrays cut into parts for threads; where sums go |
 //! | `few` | all stages of a small call at once |
@@ -32,9 +34,11 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512bf16;
+mod behind;
 mod bend;
 mod convert;
 mod dots;
+mod edit;
 mod few;
 mod gradient;
 mod limit;
@@ -58,6 +62,7 @@ pub use across::Across;
 pub use asks::Asks;
 pub use bend::{Arithmetic, Bend};
 pub use dots::Dots;
+pub use edit::{Beside, Edit};
 pub use few::Few;
 pub use gradient::{RowFactors, ScoreGradient};
 pub use pack::{TILE, packed_len};
@@ -66,7 +71,7 @@ pub use piece::{Give, Piece};
 pub use rows::{Aligned, Rows};
 pub use scores::Scores;
 pub use shared::{Claim, Desk, RowsMut, Strip};
-pub use softmax::{Beside, Edit, Softmax};
+pub use softmax::Softmax;
 pub use values::{Start, Values, sums_stride};
 
 /// Keys of a block: one maximum and one correction each.
@@ -211,10 +216,12 @@ impl Isa {
 pub struct Kernels<T: 'static> {
     /// Scores of a block; see `scores`.
     pub scores: fn(&Scores<'_, T>, &mut [T]),
+    /// Scores of a block, and what the maxima take along; see `scores`.
+    pub edited_scores: fn(&Scores<'_, T>, Edit<'_, T>, bool, &mut [T]) -> usize,
     /// Scale, softcap, biases and masks of one row; see [`Bend`].
     pub bend: fn(&Bend<'_, T>, &mut [T]),
     /// Maxima of a block; see `softmax`.
-    pub maxima: fn(&mut Softmax<'_, T>, Edit<'_, T>, &mut [T]),
+    pub maxima: fn(&mut Softmax<'_, T>, Edit<'_, T>, usize, &mut [T]),
     /// Exponentials of a block; see `softmax`.
     pub exponentials: fn(&mut Softmax<'_, T>),
     /// 2^((old − new)·c); see `softmax`.
@@ -252,8 +259,10 @@ macro_rules! kernels {
         pub(super) static KERNELS: Kernels<$t> = {
             kernels!(@each $(#[$feature])*,
                 fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$products, $sr, $sn>;
+                fn edited_scores(args: &Scores<'_, $t>, edit: Edit<'_, $t>, begin: bool, out: &mut [$t]) -> usize =
+                    scores::edited::<$products, $v, $sr, $sn>;
                 fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = bend::bend::<$v>;
-                fn maxima(args: &mut Softmax<'_, $t>, edit: Edit<'_, $t>, corrections: &mut [$t]) -> () =
+                fn maxima(args: &mut Softmax<'_, $t>, edit: Edit<'_, $t>, begun: usize, corrections: &mut [$t]) -> () =
                     softmax::maxima::<$v, $vr>;
                 fn exponentials(args: &mut Softmax<'_, $t>) -> () = softmax::exponentials::<$v>;
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
@@ -281,7 +290,7 @@ macro_rules! kernels {
                 weigh(Some(softmax), args, sums, asks);
             }
             Kernels {
-                scores, bend, maxima, exponentials, correction, totals, round, values,
+                scores, edited_scores, bend, maxima, exponentials, correction, totals, round, values,
                 exponentials_and_values, gradient, across, add, logarithms, products, burn,
             }
         };

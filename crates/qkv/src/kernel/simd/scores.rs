@@ -9,9 +9,10 @@
 //! cache while all queries of the block pass.
 
 use super::super::real::Real;
+use super::behind::Behind;
+use super::edit::Edit;
 use super::pack::{TILE, packed_len};
 use super::rows::Rows;
-use super::softmax::Edit;
 use super::vector::Vector;
 use super::{BLOCK, STRIDE, Span};
 
@@ -23,8 +24,6 @@ pub struct Scores<'a, T> {
     pub spans: &'a [Span],
     /// The packed keys of the block.
     pub k: &'a [T],
-    /// What the maxima will take along; its memory is asked for meanwhile.
-    pub edit: Edit<'a, T>,
 }
 
 /// Writes row i, key j to `out[i·STRIDE + j]` for the keys of the spans, and unspecified numbers
@@ -37,6 +36,33 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
     args: &Scores<'_, V::T>,
     out: &mut [V::T],
 ) {
+    unsafe { all::<V, V, R, N, false>(args, Edit::None, false, out) };
+}
+
+/// As [`run`], while the memory of what the maxima will take along is asked for. With `begin`, it is
+/// taken along and the maxima are begun of so many first keys as are returned: of none unless all
+/// spans are the same, and not of the last ones.
+///
+/// # Panics
+/// If an argument is shorter than the spans need.
+#[inline(always)]
+pub(super) unsafe fn edited<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize>(
+    args: &Scores<'_, V::T>,
+    edit: Edit<'_, V::T>,
+    begin: bool,
+    out: &mut [V::T],
+) -> usize {
+    unsafe { all::<V, W, R, N, true>(args, edit, begin, out) }
+}
+
+/// V makes products, W edits.
+#[inline(always)]
+unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, const EDITS: bool>(
+    args: &Scores<'_, V::T>,
+    edit: Edit<'_, V::T>,
+    begin: bool,
+    out: &mut [V::T],
+) -> usize {
     let (rows, width) = (args.q.count(), args.q.width());
     let last = args.spans.iter().map(|span| span.to).max().unwrap_or(0);
     assert!(args.spans.len() == rows && last <= BLOCK);
@@ -44,16 +70,25 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
     assert!(out.len() >= rows * STRIDE);
     let vectors = last.div_ceil(V::LANES);
     let groups = vectors.div_ceil(N);
+    let alike = || args.spans.iter().all(|span| *span == args.spans[0]);
+    let begins = EDITS && begin && groups > 1 && args.spans[0].from == 0 && alike();
+    if begins {
+        assert!(edit.reaches(args.spans));
+    }
+    let at_once = R.div_ceil((width / COLUMNS_AT_ONCE).max(1));
+    let (mut begun, mut behind) = (0, 0);
     for group in 0..groups {
         // Of about equal size, since a tile of a single register is slow.
         let end = (vectors * (group + 1) / groups * V::LANES).min(last);
         let group = vectors * group / groups * V::LANES;
+        if begins {
+            (begun, behind) = (group / TILE * TILE, begun);
+        }
         let mut row = 0;
         while row < rows {
             let height = R.min(rows - row);
             let span = Span::union(&args.spans[row..row + height]).within(group, end);
             if !span.is_empty() {
-                args.edit.ask(row..row + height, span);
                 let first = span.from / V::LANES;
                 let vectors = span.to.div_ceil(V::LANES) - first;
                 // SAFETY: `height` rows from `row` on exist in q and `out`; the registers of keys
@@ -70,22 +105,42 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
                         first_key: first * V::LANES,
                         out: out.as_mut_ptr().add(row * STRIDE),
                     };
+                    let mut behind = EDITS.then_some(Behind {
+                        x: tile.out,
+                        row,
+                        rows: height,
+                        keys: Span {
+                            from: behind,
+                            to: begun,
+                        },
+                        next: span,
+                        edit,
+                        at_once,
+                    });
+                    let next = behind.as_mut();
                     // Conditions on constants keep code out that no tile of R x N needs.
                     match vectors {
-                        1 => tile.high::<V, R, 1>(height),
-                        2 if const { N > 2 } => tile.high::<V, R, 2>(height),
-                        3 if const { N > 3 } => tile.high::<V, R, 3>(height),
-                        _ => tile.high::<V, R, N>(height),
+                        1 => tile.high::<V, W, R, 1>(height, next),
+                        2 if const { N > 2 } => tile.high::<V, W, R, 2>(height, next),
+                        3 if const { N > 3 } => tile.high::<V, W, R, 3>(height, next),
+                        _ => tile.high::<V, W, R, N>(height, next),
+                    }
+                    if let Some(behind) = &mut behind {
+                        behind.finish::<W>();
                     }
                 }
             }
             row += height;
         }
     }
+    begun
 }
 
 /// Columns between two tests of the loop.
 const UNROLL: usize = 4;
+
+/// Columns between two looks at what else is to be done.
+const COLUMNS_AT_ONCE: usize = 8;
 
 /// Adds column d to all sums of a tile.
 #[inline(always)]
@@ -121,21 +176,28 @@ struct Tile<T> {
 
 impl<T: Real> Tile<T> {
     #[inline(always)]
-    unsafe fn high<V: Vector<T = T>, const R: usize, const N: usize>(&self, height: usize) {
+    unsafe fn high<V: Vector<T = T>, W: Vector<T = T>, const R: usize, const N: usize>(
+        &self,
+        height: usize,
+        behind: Option<&mut Behind<'_, T>>,
+    ) {
         unsafe {
             match height {
-                1 => self.compute::<V, 1, N>(),
-                2 => self.compute::<V, 2, N>(),
-                3 => self.compute::<V, 3, N>(),
-                4 if const { R > 4 } => self.compute::<V, 4, N>(),
-                5 if const { R > 5 } => self.compute::<V, 5, N>(),
-                _ => self.compute::<V, R, N>(),
+                1 => self.compute::<V, W, 1, N>(None),
+                2 => self.compute::<V, W, 2, N>(None),
+                3 => self.compute::<V, W, 3, N>(None),
+                4 if const { R > 4 } => self.compute::<V, W, 4, N>(None),
+                5 if const { R > 5 } => self.compute::<V, W, 5, N>(None),
+                _ => self.compute::<V, W, R, N>(behind),
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn compute<V: Vector<T = T>, const R: usize, const N: usize>(&self) {
+    unsafe fn compute<V: Vector<T = T>, W: Vector<T = T>, const R: usize, const N: usize>(
+        &self,
+        behind: Option<&mut Behind<'_, T>>,
+    ) {
         unsafe {
             let first = self.first_key;
             let mut keys = [self.k; N];
@@ -149,6 +211,16 @@ impl<T: Real> Tile<T> {
             }
             let mut sums = [[V::splat(T::ZERO); N]; R];
             let mut d = 0;
+            if let Some(behind) = behind {
+                while d + COLUMNS_AT_ONCE <= self.width {
+                    let end = d + COLUMNS_AT_ONCE;
+                    while d < end {
+                        step(&mut sums, &keys, &queries, d);
+                        d += 1;
+                    }
+                    behind.look::<W>();
+                }
+            }
             while d + UNROLL <= self.width {
                 for d in d..d + UNROLL {
                     step(&mut sums, &keys, &queries, d);

@@ -10,10 +10,10 @@
 //! A block without a kept key therefore changes nothing, and neither does a dropped key.
 
 use super::super::real::Real;
-use super::bend::with_bias;
+use super::edit::{Biased, Edit, EditRegister, Masked, Plain};
 use super::pack::TILE;
 use super::vector::{Vector, exp2};
-use super::{BLOCK, STRIDE, Span, prefetch_at};
+use super::{BLOCK, STRIDE, Span};
 use std::ops::Range;
 
 /// Some rows of a block.
@@ -43,87 +43,21 @@ impl<T: Real> Softmax<'_, T> {
     }
 }
 
-/// What is done to the scores on the way to the maxima.
-#[derive(Clone, Copy)]
-pub enum Edit<'a, T> {
-    /// Nothing.
-    None,
-    /// A mask, and what its value is for kept keys.
-    Mask(Beside<'a, bool>, bool),
-    /// A bias, and the scale: as [`Arithmetic`](super::Arithmetic) with nothing else.
-    Bias(Beside<'a, T>, T),
-}
-
-/// Rows of a mask or bias that lie beside those of the scores.
-#[derive(Clone, Copy)]
-pub struct Beside<'a, U> {
-    /// The whole mask or bias.
-    pub data: &'a [U],
-    /// Where in it each row begins.
-    pub rows: &'a [usize],
-    /// How far from there key 0 of the block is.
-    pub first: usize,
-}
-
-impl<U> Beside<'_, U> {
-    /// Whether there are enough rows and each is as long as its span needs.
-    fn reaches(&self, spans: &[Span]) -> bool {
-        let room = self.data.len().saturating_sub(self.first);
-        self.rows.len() >= spans.len()
-            && self.rows.iter().zip(spans).all(|(&row, span)| {
-                span.is_empty() || room.checked_sub(row).is_some_and(|room| span.to <= room)
-            })
-    }
-
-    /// Key 0 of the block of a row.
-    #[inline(always)]
-    unsafe fn row(&self, row: usize) -> *const U {
-        let at = unsafe { self.rows.get_unchecked(row) };
-        self.data.as_ptr().wrapping_add(at + self.first)
-    }
-
-    /// Asks for some keys of some rows.
-    fn ask(&self, rows: Range<usize>, keys: Span) {
-        for row in &self.rows[rows] {
-            let at = self
-                .data
-                .as_ptr()
-                .wrapping_add(row + self.first + keys.from);
-            // Each line by its last byte: of a row that begins within a line, the keys before have
-            // asked for the first.
-            prefetch_at(
-                at.cast::<u8>().wrapping_add(63),
-                keys.len() * size_of::<U>(),
-            );
-        }
-    }
-}
-
-impl<T> Edit<'_, T> {
-    /// Asks for what is beside some keys of some rows.
-    #[inline(always)]
-    pub(super) fn ask(&self, rows: Range<usize>, keys: Span) {
-        match self {
-            Edit::None => {}
-            Edit::Mask(mask, _) => mask.ask(rows, keys),
-            Edit::Bias(bias, _) => bias.ask(rows, keys),
-        }
-    }
-}
-
 /// New maxima, corrections, and sums times the corrections. In `x`, what is not kept becomes −∞
-/// in the tiles of a row's span, 0 in what else of the union comes before and after it.
+/// in the tiles of a row's span, 0 in what else of the union comes before and after it. The first
+/// `begun` keys are edited already, and [`Behind`](super::behind::Behind) has begun with them.
 ///
 /// # Panics
-/// If an argument is shorter than the spans need.
+/// If an argument is shorter than the spans need, or keys begun are not whole tiles of all spans.
 #[inline(always)]
 pub(super) unsafe fn maxima<V: Vector, const R: usize>(
     args: &mut Softmax<'_, V::T>,
     edit: Edit<'_, V::T>,
+    begun: usize,
     corrections: &mut [V::T],
 ) {
     args.check();
-    assert!(corrections.len() >= args.spans.len());
+    assert!(corrections.len() >= args.spans.len() && edit.reaches(args.spans));
     let Some(first) = args.spans.first() else {
         return;
     };
@@ -132,65 +66,36 @@ pub(super) unsafe fn maxima<V: Vector, const R: usize>(
         .spans
         .iter()
         .fold(false, |any, span| any | differs(span));
+    assert!(begun == 0 || alike && begun <= first.to && begun.is_multiple_of(TILE));
     // SAFETY: the slices hold every row, and masks and biases reach to the ends of the spans.
     unsafe {
         match edit {
-            Edit::None if alike => all_maxima::<V, R, true>(args, corrections, &Plain),
-            Edit::None => all_maxima::<V, R, false>(args, corrections, &Plain),
+            Edit::None => some_maxima::<V, R>(args, corrections, alike, begun, &Plain),
             Edit::Mask(mask, kept) => {
-                assert!(mask.reaches(args.spans));
-                all_maxima::<V, R, false>(args, corrections, &Masked { mask, kept });
+                let edit = &Masked { mask, kept };
+                some_maxima::<V, R>(args, corrections, alike, begun, edit);
             }
             Edit::Bias(bias, factor) => {
-                assert!(bias.reaches(args.spans));
-                all_maxima::<V, R, false>(args, corrections, &Biased { bias, factor });
+                let edit = &Biased { bias, factor };
+                some_maxima::<V, R>(args, corrections, alike, begun, edit);
             }
         }
     }
 }
 
-/// An [`Edit`] of registers. Not a closure, since those are compiled for themselves first and
-/// lack the instructions then.
-trait EditRegister<V: Vector> {
-    /// `y` of key `at` of a row on, of which n numbers count.
-    unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V;
-}
-
-struct Plain;
-
-impl<V: Vector> EditRegister<V> for Plain {
-    #[inline(always)]
-    unsafe fn edit(&self, _: usize, _: usize, _: usize, y: V) -> V {
-        y
-    }
-}
-
-struct Masked<'a> {
-    mask: Beside<'a, bool>,
-    kept: bool,
-}
-
-impl<V: Vector> EditRegister<V> for Masked<'_> {
-    #[inline(always)]
-    unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V {
-        unsafe {
-            let mask = self.mask.row(row).wrapping_add(at);
-            y.dropped_unless(mask, n, self.kept)
-        }
-    }
-}
-
-struct Biased<'a, T> {
-    bias: Beside<'a, T>,
-    factor: T,
-}
-
-impl<V: Vector> EditRegister<V> for Biased<'_, V::T> {
-    #[inline(always)]
-    unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V {
-        unsafe {
-            let bias = self.bias.row(row).wrapping_add(at);
-            with_bias(y, bias, n, self.factor)
+#[inline(always)]
+unsafe fn some_maxima<V: Vector, const R: usize>(
+    args: &mut Softmax<'_, V::T>,
+    corrections: &mut [V::T],
+    alike: bool,
+    begun: usize,
+    edit: &impl EditRegister<V>,
+) {
+    unsafe {
+        if alike {
+            all_maxima::<V, R, true>(args, corrections, begun, edit);
+        } else {
+            all_maxima::<V, R, false>(args, corrections, 0, edit);
         }
     }
 }
@@ -199,6 +104,7 @@ impl<V: Vector> EditRegister<V> for Biased<'_, V::T> {
 unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
     args: &mut Softmax<'_, V::T>,
     corrections: &mut [V::T],
+    begun: usize,
     edit: &impl EditRegister<V>,
 ) {
     let rows = args.spans.len();
@@ -222,7 +128,7 @@ unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
                     zero(x, union.from, tiles.from.min(union.to));
                     zero(x, tiles.to.max(union.from), union.to);
                 }
-                let largest = largest(x, span, i, edit);
+                let largest = largest(x, span, begun, i, edit);
                 largest.store(lanes.as_mut_ptr().add((i - row) * TILE));
             }
             let largest = across(lanes.as_ptr(), V::LANES, |a: V, b| a.max(b));
@@ -451,11 +357,12 @@ impl Span {
 /// Edits the numbers of the span and returns the largest, lane by lane. What is not kept, but in
 /// the same tile, becomes −∞.
 #[inline(always)]
-unsafe fn largest<V: Vector>(
+unsafe fn largest<V: Vector, E: EditRegister<V>>(
     x: *mut V::T,
     span: Span,
+    begun: usize,
     row: usize,
-    edit: &impl EditRegister<V>,
+    edit: &E,
 ) -> V {
     unsafe {
         let mut largest = [V::splat(V::T::NEG_INFINITY); 4];
@@ -463,6 +370,10 @@ unsafe fn largest<V: Vector>(
             return largest[0];
         }
         let mut tiles = span.tiles();
+        if E::EDITS && begun > 0 {
+            largest[3] = V::load(x.add(BLOCK));
+            tiles.from = begun;
+        }
         if tiles.from < span.from {
             largest[0] = edge(x, tiles.from, span, row, edit);
             tiles.from += TILE;
