@@ -11,7 +11,8 @@ use super::packed::{Head, Packed, pack, widened};
 use super::queries::{Row, in_place};
 use super::real::{Float, Real, Stored};
 use super::simd::{
-    Aligned, BLOCK, Dots, Edit, Rows, STRIDE, Scores, Softmax, Span, Start, Values, sums_stride,
+    Aligned, BLOCK, Edit, FEW, Rows, STRIDE, Scores, Softmax, Span, Start, Stream, Unpacked,
+    Values, sums_stride,
 };
 use super::state::State;
 use super::weigh::How;
@@ -26,14 +27,6 @@ const TOGETHER: usize = 48;
 
 /// A whole number of tiles of 4 and of 6 queries.
 pub(super) const TILES: usize = 12;
-
-/// Up to so many queries, keys and values that need conversion are converted a piece at a time: each
-/// is used so seldom that what counts is their way through the caches. Others come from memory no
-/// faster for it.
-const FEW_QUERIES: usize = 8;
-
-/// Keys of such a piece.
-const PIECE: usize = 64;
 
 /// How so many queries are cut for that: about equally, since a few left over are slow.
 pub(super) fn together(rows: usize) -> usize {
@@ -275,14 +268,17 @@ impl<T: Float> Scratch<T> {
             self.open(call, head, packed, block);
             let first = block == from / BLOCK;
             let guarded = weigh && !self.values_are_finite(call, head, packed, block);
-            let in_pieces = weigh && !guarded && packed.is_none() && self.in_pieces();
+            let stream = self
+                .stream(call)
+                .filter(|_| weigh && !guarded && packed.is_none());
             let mut wide = None;
-            if weigh && !in_pieces {
+            if weigh && stream.is_none() {
                 let keys = Span::union(&self.spans);
                 let start = block * BLOCK;
                 wide = self.widen(call, head, packed, start + keys.from..start + keys.to);
             }
-            let meanwhile = weigh && !guarded && !in_pieces && call.attention.dropout.is_none();
+            let meanwhile =
+                weigh && !guarded && stream.is_none() && call.attention.dropout.is_none();
             for start in (0..rows).step_by(together) {
                 let rows = start..(start + together).min(rows);
                 let apart = call.bends() && (guarded || call.direct().is_none());
@@ -294,8 +290,8 @@ impl<T: Float> Scratch<T> {
                     meanwhile,
                 };
                 self.exponentiate(call, head, block, rows.clone(), how);
-                if in_pieces {
-                    self.weigh_in_pieces(call, head, block, first);
+                if let Some(stream) = stream {
+                    self.weigh_unwidened(call, head, stream, block, first);
                 } else if weigh {
                     let how = How {
                         first,
@@ -320,16 +316,18 @@ impl<T: Float> Scratch<T> {
         let first = block * BLOCK;
         self.look(block);
         self.corrections.resize(self.rows.len(), T::Real::ONE);
-        if packed.is_none() && !call.by_dots && !self.in_pieces() {
+        if packed.is_none() && !call.by_dots && self.stream(call).is_none() {
             let end = Span::union(&self.spans).to;
             let k = self.k.get(BLOCK * call.slots());
             pack(call, head, first..first + end, &mut self.spare, k);
         }
     }
 
-    /// Whether keys and values are converted a piece at a time, if nobody has done so before.
-    fn in_pieces(&self) -> bool {
-        !T::IS_REAL && self.rows.len() <= FEW_QUERIES
+    /// What takes keys and values as they lie, if nobody has packed them before: where queries are
+    /// few, each is used so seldom that what counts is its way from memory.
+    pub(super) fn stream<'s>(&self, call: &Call<'s, T>) -> Option<&'s Stream<T>> {
+        let stream = call.storage.stream.as_ref();
+        stream.filter(|_| self.rows.len() <= FEW)
     }
 
     /// What each row sees of a block.
@@ -364,14 +362,18 @@ impl<T: Float> Scratch<T> {
     ) -> usize {
         let width = call.slots();
         let count = self.rows.len();
-        let in_pieces = packed.is_none() && self.in_pieces();
+        let unpacked = match packed {
+            _ if call.by_dots => Some(call.storage.dots),
+            None => self.stream(call).map(|stream| stream.scores),
+            Some(_) => None,
+        };
         let q = in_place(call, head, &self.rows[rows.clone()]).unwrap_or_else(|| {
             let q = &*self.q.get(count * width); // gathered by `take_rows`
             Rows::new(q, 0, width as isize, count, width).part(rows.clone())
         });
         let spans = &self.spans[rows.clone()];
         let x = self.x.get(rows.len() * STRIDE);
-        if call.by_dots {
+        if let Some(unpacked) = unpacked {
             let keys = Span::union(spans);
             let start = head.stretch.keys.start + block * BLOCK;
             let range = start + keys.from..start + keys.to;
@@ -379,33 +381,10 @@ impl<T: Float> Scratch<T> {
                 let from = keys.from + skipped;
                 let to = from + k.count();
                 let keys = Span { from, to };
-                (call.storage.dots)(&Dots { q, spans, keys, k }, x);
+                unpacked(&Unpacked { q, spans, keys, k }, x);
             };
             let (batch, kv_head) = (head.batch, head.kv_head);
             call.k().rows(batch, kv_head, range, &mut self.spare, each);
-            return 0;
-        }
-        if in_pieces {
-            // Packed keys stay in the first cache between the two.
-            let mut within = [Span::default(); FEW_QUERIES];
-            let within = &mut within[..spans.len()];
-            let x = self.x.get(rows.len() * STRIDE + BLOCK);
-            let union = Span::union(spans);
-            for from in (union.from / PIECE * PIECE..union.to).step_by(PIECE) {
-                let to = (from + PIECE).min(union.to);
-                for (within, span) in within.iter_mut().zip(spans) {
-                    let part = span.within(from, to);
-                    *within = Span {
-                        from: part.from - from,
-                        to: part.to - from,
-                    };
-                }
-                let keys = block * BLOCK + from..block * BLOCK + to;
-                let k = self.k.get(PIECE * width);
-                pack(call, head, keys, &mut self.spare, k);
-                let spans = &*within;
-                (call.kernels.scores)(&Scores { q, spans, k }, &mut x[from..]);
-            }
             return 0;
         }
         let k = match packed {

@@ -458,12 +458,16 @@ impl<'a, T: Element + Default> Parts<'a, T> {
 /// Adds rows, one after the other.
 fn copy<T: Copy>(view: &View<'_, T>, b: usize, h: usize, rows: Range<usize>, to: &mut Vec<T>) {
     let (data, offset) = view.raw();
-    let strides = view.strides();
+    let (strides, width) = (view.strides(), view.shape()[3]);
     for i in rows {
         let at = offset as isize
             + b as isize * strides[0]
             + h as isize * strides[1]
             + i as isize * strides[2];
-        to.extend((0..view.shape()[3]).map(|c| data[(at + c as isize * strides[3]) as usize]));
+        if strides[3] == 1 && width > 0 {
+            to.extend_from_slice(&data[at as usize..][..width]);
+        } else {
+            to.extend((0..width).map(|c| data[(at + c as isize * strides[3]) as usize]));
+        }
     }
 }

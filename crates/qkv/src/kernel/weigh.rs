@@ -2,14 +2,10 @@
 
 use super::block::Scratch;
 use super::call::Call;
-use super::packed::{Head, Packed, values_finite, widen_values, widened, widened_len};
+use super::packed::{Head, Packed, values_finite, widened};
 use super::real::{Float, Real};
-use super::simd::{Asks, BLOCK, Rows, STRIDE, Softmax, Span, Start, Values, sums_stride};
+use super::simd::{Asks, BLOCK, Rows, STRIDE, Softmax, Span, Start, Stream, Values, sums_stride};
 use std::ops::Range;
-
-/// Keys whose values are converted at once for few queries, and stay in the first cache: a part of a
-/// chain.
-const PIECE: usize = 32;
 
 /// How the values of a block are weighed.
 pub(super) struct How {
@@ -49,11 +45,12 @@ impl<T: Float> Scratch<T> {
     }
 
     /// Adds the weighted values of the block that is open, whose weights are known, for all rows:
-    /// the same sums as those of [`Scratch::weigh`], but values are converted as they are needed.
-    pub(super) fn weigh_in_pieces(
+    /// the same sums as those of [`Scratch::weigh`], from values as they lie.
+    pub(super) fn weigh_unwidened(
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
+        stream: &Stream<T>,
         block: usize,
         first: bool,
     ) {
@@ -67,40 +64,34 @@ impl<T: Float> Scratch<T> {
             }
             return;
         }
-        (call.kernels.round)(&self.spans, x);
-        let depth = call.storage.depth;
-        let chain_sums = self.weighed.get(rows * stride);
-        for (index, chain) in union.chains().enumerate() {
-            let (mut from, mut start) = (chain.from, Start::Zero);
-            while from < chain.to {
-                let to = ((from / PIECE + 1) * PIECE).min(chain.to);
-                let keys = block * BLOCK + from..block * BLOCK + to;
-                let from_whole = from / depth * depth;
-                let v = self.v.get(widened_len(call, to - from_whole));
-                widen_values(call, head, keys.clone(), &mut self.spare, v);
-                let values = Values {
-                    p: x,
-                    spans: &self.spans,
-                    keys: Span {
-                        from: from_whole,
-                        to,
-                    },
-                    v: widened(call, None, &mut self.v, keys),
-                    start,
-                };
-                (call.kernels.values)(&values, chain_sums);
-                (from, start) = (to, Start::AsTheyAre);
-            }
-            let pairs = sums.chunks_exact_mut(stride.max(1));
-            let pairs = pairs.zip(chain_sums.chunks_exact(stride.max(1)));
-            for ((sums, chain_sums), &correction) in pairs.zip(&self.corrections) {
-                match index {
-                    0 if first => sums.copy_from_slice(chain_sums),
-                    0 => (call.kernels.add)(sums, correction, chain_sums, T::Real::ONE),
-                    _ => (call.kernels.add)(sums, T::Real::ONE, chain_sums, T::Real::ONE),
-                }
+        if !self.alike {
+            // The maxima have done so in their tiles, which are of other queries.
+            for (span, x) in self.spans.iter().zip(x.chunks_exact_mut(STRIDE)) {
+                let kept = span.tiles().within(union.from, union.to);
+                x[union.from..kept.from].fill(T::Real::ZERO);
+                x[kept.to..union.to].fill(T::Real::ZERO);
             }
         }
+        (call.kernels.round)(&self.spans, x);
+        let start = if first {
+            Start::Zero
+        } else {
+            Start::Times(&self.corrections)
+        };
+        let spans = &self.spans;
+        let first = head.stretch.keys.start + block * BLOCK;
+        let range = first + union.from..first + union.to;
+        let (b, g) = (head.batch, head.kv_head);
+        call.v().one_run(b, g, range, &mut self.spare, |v| {
+            let values = Values {
+                p: x,
+                spans,
+                keys: union,
+                v,
+                start,
+            };
+            (stream.values)(&values, sums);
+        });
     }
 
     /// Adds the weighted values of the block that is open.

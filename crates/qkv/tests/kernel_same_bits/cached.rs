@@ -3,7 +3,7 @@
 use super::parts::{cut_masks, draw_apart, some_queries};
 use super::support::{Array, Call, Gap, Layout, Random, isas, options, times};
 use super::{Pair, memory::join, same_row};
-use half::bf16;
+use half::{bf16, f16};
 use qkv::{Attention, Cache, Causal, Float, Inputs, Isa, forward_with};
 
 /// The call with its first keys only, some of them cached.
@@ -72,6 +72,47 @@ fn a_growing_cache_equals_one_shot() {
             growing_cache::<f32>(isa, heads, kv_heads);
             growing_cache::<f64>(isa, heads, kv_heads);
             growing_cache::<bf16>(isa, heads, kv_heads);
+        }
+    }
+}
+
+/// Each of them sees other keys, and they are too few for keys and values to be laid out.
+#[test]
+fn the_last_queries_equal_each_alone() {
+    for isa in isas() {
+        last_queries::<f32>(isa);
+        last_queries::<f16>(isa);
+        last_queries::<bf16>(isa);
+    }
+}
+
+fn last_queries<T: Float + Gap + Default>(isa: Isa) {
+    let mut random = Random::new(31);
+    let attention = Attention {
+        causal: Some(Causal::BottomRight),
+        ..Attention::default()
+    };
+    let options = options(isa, 1);
+    for keys in 257..257 + times(40) {
+        let (count, d_k, d_v) = (random.below(8) + 1, 7, 18);
+        let mut array = |length, width| {
+            let shape = [1, 1, length, width];
+            Array::new(shape, Layout::Plain, |_| T::from_f64(random.normal()))
+        };
+        let (q, k, v) = (array(count, d_k), array(keys, d_k), array(keys, d_v));
+        let inputs = Inputs::new(q.view(), k.view(), v.view()).unwrap();
+        let all = forward_with(&attention, &inputs, &options).unwrap();
+        for i in 0..count {
+            let seen = keys + 1 + i - count;
+            let (q, k, v) = (part(&q, i, i + 1), part(&k, 0, seen), part(&v, 0, seen));
+            let inputs = Inputs::new(q.view(), k.view(), v.view()).unwrap();
+            let alone = forward_with(&attention, &inputs, &options).unwrap();
+            let at = [0, 0, i];
+            assert!(
+                same_row(&all, at, &alone, [0; 3]),
+                "{isa:?} {:?} query {i} of {count}, {keys} keys",
+                T::DTYPE
+            );
         }
     }
 }

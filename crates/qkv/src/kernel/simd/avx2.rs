@@ -9,6 +9,17 @@ pub(super) struct F32x8(__m256);
 #[derive(Clone, Copy)]
 pub(super) struct F64x4(__m256d);
 
+/// Where eight numbers of 16 bits are readable, of which the first `n ≤ 8` are those at `from` and
+/// others 0: there, or copied to `some`, which holds zeros.
+#[inline(always)]
+unsafe fn first_halves(some: &mut [u16; 8], from: *const u16, n: usize) -> *const u16 {
+    if n == 8 {
+        return from;
+    }
+    unsafe { std::ptr::copy_nonoverlapping(from, some.as_mut_ptr(), n) };
+    some.as_ptr()
+}
+
 impl F32x8 {
     /// 2 to this power is already taken as 0.
     const LOWEST: f32 = -127.0;
@@ -16,6 +27,11 @@ impl F32x8 {
     #[inline(always)]
     pub(super) unsafe fn widen_f16(from: *const u16) -> Self {
         unsafe { F32x8(_mm256_cvtph_ps(_mm_loadu_si128(from.cast()))) }
+    }
+    /// The first `n ≤ 8`, zeros behind them; the rest of memory is not touched.
+    #[inline(always)]
+    pub(super) unsafe fn widen_first_f16(from: *const u16, n: usize) -> Self {
+        unsafe { Self::widen_f16(first_halves(&mut [0; 8], from, n)) }
     }
     #[inline(always)]
     pub(super) unsafe fn narrow_f16(self, to: *mut u16) {
@@ -30,6 +46,11 @@ impl F32x8 {
             let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
             F32x8(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide)))
         }
+    }
+    /// As [`F32x8::widen_first_f16`].
+    #[inline(always)]
+    pub(super) unsafe fn widen_first_bf16(from: *const u16, n: usize) -> Self {
+        unsafe { Self::widen_bf16(first_halves(&mut [0; 8], from, n)) }
     }
     #[inline(always)]
     pub(super) unsafe fn narrow_bf16(self, to: *mut u16) {

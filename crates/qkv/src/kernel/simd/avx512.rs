@@ -113,7 +113,16 @@ impl F32x16 {
 
     #[inline(always)]
     pub(super) unsafe fn widen_f16(from: *const u16) -> Self {
-        unsafe { F32x16(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) }
+        unsafe { Self::of_f16(_mm256_loadu_si256(from.cast())) }
+    }
+    /// The first `n ≤ 16`, zeros behind them; the rest of memory is not touched.
+    #[inline(always)]
+    pub(super) unsafe fn widen_first_f16(from: *const u16, n: usize) -> Self {
+        unsafe { Self::of_f16(first_halves(from, n)) }
+    }
+    #[inline(always)]
+    unsafe fn of_f16(numbers: __m256i) -> Self {
+        unsafe { F32x16(_mm512_cvtph_ps(numbers)) }
     }
     #[inline(always)]
     pub(super) unsafe fn narrow_f16(self, to: *mut u16) {
@@ -125,8 +134,17 @@ impl F32x16 {
     }
     #[inline(always)]
     pub(super) unsafe fn widen_bf16(from: *const u16) -> Self {
+        unsafe { Self::of_bf16(_mm256_loadu_si256(from.cast())) }
+    }
+    /// As [`F32x16::widen_first_f16`].
+    #[inline(always)]
+    pub(super) unsafe fn widen_first_bf16(from: *const u16, n: usize) -> Self {
+        unsafe { Self::of_bf16(first_halves(from, n)) }
+    }
+    #[inline(always)]
+    unsafe fn of_bf16(numbers: __m256i) -> Self {
         unsafe {
-            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            let wide = _mm512_cvtepu16_epi32(numbers);
             F32x16(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
         }
     }
@@ -143,6 +161,60 @@ impl F32x16 {
             let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
             let rounded = _mm512_mask_mov_epi32(rounded, nan, quiet);
             _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(rounded));
+        }
+    }
+}
+
+/// The first `n ≤ 16` numbers of 16 bits, zeros behind them; the rest of memory is not touched.
+#[inline(always)]
+pub(super) unsafe fn first_halves(from: *const u16, n: usize) -> __m256i {
+    unsafe { _mm256_maskz_loadu_epi16(lanes(0, n) as u16, from.cast()) }
+}
+
+/// Copies the first `n ≤ 32` numbers of 16 bits, with zeros behind them to 32.
+#[inline(always)]
+pub(super) unsafe fn copy_halves(from: *const u16, n: usize, to: *mut u16) {
+    unsafe {
+        let these = if n >= 32 { u32::MAX } else { (1 << n) - 1 };
+        _mm512_storeu_si512(to.cast(), _mm512_maskz_loadu_epi16(these, from.cast()));
+    }
+}
+
+/// Turns 16 rows of 32 columns, `stride` apart: column c is
+/// `to[c/16·256 + c%16/8·16 + c%8·32..][..16]`.
+#[inline(always)]
+pub(super) unsafe fn turn_halves(from: *const u16, stride: isize, to: *mut u16) {
+    unsafe {
+        let orders = [
+            _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0),
+            _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4),
+        ];
+        let row = |r: usize| _mm512_loadu_si512(from.offset(r as isize * stride).cast());
+        for (half, order) in orders.into_iter().enumerate() {
+            let mut r = [_mm512_setzero_si512(); 8];
+            for (i, r) in r.iter_mut().enumerate() {
+                *r = _mm512_permutex2var_epi64(row(i), order, row(i + 8));
+            }
+            let mut a = [_mm512_setzero_si512(); 8];
+            for i in 0..4 {
+                a[2 * i] = _mm512_unpacklo_epi16(r[2 * i], r[2 * i + 1]);
+                a[2 * i + 1] = _mm512_unpackhi_epi16(r[2 * i], r[2 * i + 1]);
+            }
+            // b[4h + c]: columns 2c and 2c + 1 of rows 4h to 4h + 3
+            let mut b = [_mm512_setzero_si512(); 8];
+            for h in 0..2 {
+                for c in 0..2 {
+                    let (low, high) = (a[4 * h + c], a[4 * h + 2 + c]);
+                    b[4 * h + 2 * c] = _mm512_unpacklo_epi32(low, high);
+                    b[4 * h + 2 * c + 1] = _mm512_unpackhi_epi32(low, high);
+                }
+            }
+            for c in 0..4 {
+                let even = _mm512_unpacklo_epi64(b[c], b[4 + c]);
+                let odd = _mm512_unpackhi_epi64(b[c], b[4 + c]);
+                _mm512_store_si512(to.add(half * 256 + 2 * c * 32).cast(), even);
+                _mm512_store_si512(to.add(half * 256 + (2 * c + 1) * 32).cast(), odd);
+            }
         }
     }
 }

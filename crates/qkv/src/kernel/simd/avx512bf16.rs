@@ -5,11 +5,12 @@
 //! multiply-add that rounds to nearest; it takes subnormal numbers as 0 and returns none.
 
 use super::super::real::Stored;
-use super::avx512::F32x16;
+use super::avx512::{F32x16, copy_halves, first_halves};
 use super::convert::{Holds, ROWS_AHEAD, ask};
 use super::pack::TILE;
 use super::rows::Rows;
 use super::softmax::clear_weights;
+use super::stream::Streams;
 use super::vector::Vector;
 use super::{BLOCK, STRIDE, Span};
 use half::bf16;
@@ -198,6 +199,50 @@ impl Holds<bf16> for Pairs {
             }
             F32x16::store_columns(F32x16::turned(rows), columns.div_ceil(2), to);
         }
+    }
+}
+
+impl Streams<bf16> for Pairs {
+    type Turned = f32;
+    #[inline(always)]
+    unsafe fn turn_few(from: *const bf16, stride: isize, to: *mut f32) {
+        unsafe { Self::turn_wide(from, stride, 32, to) }
+    }
+    #[inline(always)]
+    unsafe fn copy_first(from: *const bf16, n: usize, to: &mut [bf16; 32]) {
+        unsafe { copy_halves(from.cast(), n, to.as_mut_ptr().cast()) }
+    }
+    #[inline(always)]
+    unsafe fn turned(from: *const f32, column: usize, _: usize) -> Self {
+        unsafe { Self::load(from.add(column * TILE)) }
+    }
+    #[inline(always)]
+    unsafe fn values(rows: [*const bf16; 2]) -> Self {
+        unsafe {
+            let [a, b] = rows.map(|row| _mm256_loadu_si256(row.cast()));
+            side_by_side(a, b)
+        }
+    }
+    #[inline(always)]
+    unsafe fn values_first(rows: [*const bf16; 2], n: usize) -> Self {
+        unsafe {
+            let [a, b] = rows.map(|row| first_halves(row.cast(), n));
+            side_by_side(a, b)
+        }
+    }
+}
+
+/// Numbers of the one by turns with those of the other.
+#[inline(always)]
+unsafe fn side_by_side(a: __m256i, b: __m256i) -> Pairs {
+    unsafe {
+        let order = _mm512_set_epi16(
+            47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36,
+            4, 35, 3, 34, 2, 33, 1, 32, 0,
+        );
+        let (a, b) = (_mm512_castsi256_si512(a), _mm512_castsi256_si512(b));
+        let pairs = _mm512_permutex2var_epi16(a, order, b);
+        Pairs(F32x16(_mm512_castsi512_ps(pairs)))
     }
 }
 

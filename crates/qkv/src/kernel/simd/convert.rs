@@ -96,10 +96,10 @@ macro_rules! portable {
 portable!(f16);
 portable!(bf16);
 
-/// Registers that convert eight or sixteen numbers at once, by an array where there are fewer.
+/// Registers that convert eight or sixteen numbers at once.
 #[cfg(target_arch = "x86_64")]
 macro_rules! x86 {
-    ($v:ty, $e:ty, $lanes:literal, $widen:ident, $narrow:ident) => {
+    ($v:ty, $e:ty, $lanes:literal, $widen:ident, $widen_first:ident, $narrow:ident) => {
         impl Holds<$e> for $v {
             #[inline(always)]
             unsafe fn widen(from: *const $e) -> Self {
@@ -107,11 +107,7 @@ macro_rules! x86 {
             }
             #[inline(always)]
             unsafe fn widen_first(from: *const $e, n: usize) -> Self {
-                unsafe {
-                    let mut some = [0_u16; $lanes];
-                    std::ptr::copy_nonoverlapping(from.cast(), some.as_mut_ptr(), n);
-                    Self::$widen(some.as_ptr())
-                }
+                unsafe { Self::$widen_first(from.cast(), n) }
             }
             #[inline(always)]
             unsafe fn narrow(self, to: *mut $e) {
@@ -129,13 +125,41 @@ macro_rules! x86 {
     };
 }
 #[cfg(target_arch = "x86_64")]
-x86!(super::avx2::F32x8, f16, 8, widen_f16, narrow_f16);
+x86!(
+    super::avx2::F32x8,
+    f16,
+    8,
+    widen_f16,
+    widen_first_f16,
+    narrow_f16
+);
 #[cfg(target_arch = "x86_64")]
-x86!(super::avx2::F32x8, bf16, 8, widen_bf16, narrow_bf16);
+x86!(
+    super::avx2::F32x8,
+    bf16,
+    8,
+    widen_bf16,
+    widen_first_bf16,
+    narrow_bf16
+);
 #[cfg(target_arch = "x86_64")]
-x86!(super::avx512::F32x16, f16, 16, widen_f16, narrow_f16);
+x86!(
+    super::avx512::F32x16,
+    f16,
+    16,
+    widen_f16,
+    widen_first_f16,
+    narrow_f16
+);
 #[cfg(target_arch = "x86_64")]
-x86!(super::avx512::F32x16, bf16, 16, widen_bf16, narrow_bf16);
+x86!(
+    super::avx512::F32x16,
+    bf16,
+    16,
+    widen_bf16,
+    widen_first_bf16,
+    narrow_bf16
+);
 
 /// Widens all rows, one after the other.
 ///

@@ -10,21 +10,9 @@
 use super::super::real::{Real, Stored};
 use super::convert::Holds;
 use super::pack::TILE;
-use super::rows::Rows;
+use super::scores::Unpacked;
 use super::softmax::across;
-use super::{BLOCK, STRIDE, Span};
-
-/// What to compute.
-pub struct Dots<'a, T: Stored> {
-    /// The queries.
-    pub q: Rows<'a, T::Real>,
-    /// Which keys of the block each query needs.
-    pub spans: &'a [Span],
-    /// The keys of the block that `k` holds.
-    pub keys: Span,
-    /// Row n is key `keys.from + n`.
-    pub k: Rows<'a, T>,
-}
+use super::{BLOCK, STRIDE};
 
 /// How far ahead keys are asked for.
 const AHEAD: isize = 32;
@@ -36,7 +24,7 @@ const AHEAD: isize = 32;
 /// If an argument is shorter than the spans need.
 #[inline(always)]
 pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(
-    args: &Dots<'_, E>,
+    args: &Unpacked<'_, E>,
     out: &mut [V::T],
 ) {
     let (rows, width) = (args.q.count(), args.q.width());

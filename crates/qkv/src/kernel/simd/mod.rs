@@ -10,6 +10,7 @@
 //! | `avx512`, `avx512bf16`, `avx2`, `portable` | registers of an instruction set |
 //! | `pack`, `scores`, `bend`, `softmax`, `values` | the stages, for any register |
 //! | `convert` | numbers that lie in memory in another format |
+//! | `stream` | scores and values of few queries, from numbers of 16 bits as they lie |
 //! | `dots` | scores of very few queries, summed in another order |
 //! | `gradient`, `across`, `products` | the stages of the backward pass besides |
 //! | `edit` | masks and biases that the maxima take along |
@@ -53,6 +54,7 @@ mod rows;
 mod scores;
 mod shared;
 mod softmax;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -61,7 +63,6 @@ mod vector;
 pub use across::Across;
 pub use asks::Asks;
 pub use bend::{Arithmetic, Bend};
-pub use dots::Dots;
 pub use edit::{Beside, Edit};
 pub use few::Few;
 pub use gradient::{RowFactors, ScoreGradient};
@@ -69,9 +70,10 @@ pub use pack::{TILE, packed_len};
 pub use pages::Pages;
 pub use piece::{Give, Piece};
 pub use rows::{Aligned, Rows};
-pub use scores::Scores;
+pub use scores::{Scores, Unpacked};
 pub use shared::{Claim, Desk, RowsMut, Strip};
 pub use softmax::Softmax;
+pub use stream::FEW;
 pub use values::{Start, Values, sums_stride};
 
 /// Keys of a block: one maximum and one correction each.
@@ -103,6 +105,11 @@ impl Span {
     /// Whether there is no key.
     pub fn is_empty(self) -> bool {
         self.from >= self.to
+    }
+
+    /// The keys.
+    pub fn range(self) -> std::ops::Range<usize> {
+        self.from..self.to
     }
 
     /// From the first key of any to the last of any.
@@ -336,4 +343,4 @@ kernels!(avx512_bf16, avx512::F32x16, avx512bf16::Pairs, f32, avx512bf16::round,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")], 6 x 4, 6 x 4, 2);
 
 mod storage;
-pub use storage::{Storage, storage_bf16, storage_f16, storage_f32, storage_f64};
+pub use storage::{Storage, Stream, storage_bf16, storage_f16, storage_f32, storage_f64};

@@ -8,7 +8,7 @@
 //! some queries times some registers of keys, all held in registers; its keys stay in the first
 //! cache while all queries of the block pass.
 
-use super::super::real::Real;
+use super::super::real::{Real, Stored};
 use super::behind::Behind;
 use super::edit::Edit;
 use super::pack::{TILE, packed_len};
@@ -24,6 +24,18 @@ pub struct Scores<'a, T> {
     pub spans: &'a [Span],
     /// The packed keys of the block.
     pub k: &'a [T],
+}
+
+/// What to compute with keys that are not packed.
+pub struct Unpacked<'a, T: Stored> {
+    /// The queries.
+    pub q: Rows<'a, T::Real>,
+    /// Which keys of the block each query needs.
+    pub spans: &'a [Span],
+    /// The keys of the block that `k` holds.
+    pub keys: Span,
+    /// Row n is key `keys.from + n`.
+    pub k: Rows<'a, T>,
 }
 
 /// Writes row i, key j to `out[i·STRIDE + j]` for the keys of the spans, and unspecified numbers

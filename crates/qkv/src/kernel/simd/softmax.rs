@@ -343,7 +343,7 @@ unsafe fn correct<V: Vector>(old: V, new: V, c: V) -> V {
 
 impl Span {
     /// The tiles that hold a key.
-    pub(super) fn tiles(self) -> Span {
+    pub fn tiles(self) -> Span {
         if self.is_empty() {
             return Span::default();
         }

@@ -7,6 +7,8 @@ use half::{bf16, f16};
 
 type SmallCall<T> = fn(&Few<'_, T>, RowsMut<'_, T>, &mut [<T as Stored>::Real], &mut [f64]);
 
+type WeighCall<T> = fn(&Values<'_, <T as Stored>::Real, T>, &mut [<T as Stored>::Real]);
+
 type Finish<T> = fn(&[<T as Stored>::Real], &[<T as Stored>::Real], RowsMut<'_, T>);
 
 /// The way from the numbers of the caller to those of the kernels, and back.
@@ -27,7 +29,10 @@ pub struct Storage<T: Stored> {
     /// Whether no number is infinite or NaN.
     pub all_finite: fn(Rows<'_, T>) -> bool,
     /// Scores of very few queries in another order; see `dots`.
-    pub dots: fn(&Dots<'_, T>, &mut [T::Real]),
+    pub dots: fn(&Unpacked<'_, T>, &mut [T::Real]),
+    /// What takes the place of packing and widening where queries are few, for numbers that need
+    /// conversion.
+    pub stream: Option<Stream<T>>,
     /// All of a small call; see `few`.
     pub few: SmallCall<T>,
     /// Rows of the output = factors·sums; see `values`.
@@ -38,8 +43,37 @@ pub struct Storage<T: Stored> {
     pub kernels: &'static Kernels<T::Real>,
 }
 
+/// The stages of up to [`FEW`] queries; see `stream`.
+pub struct Stream<T: Stored> {
+    /// Scores of a block.
+    pub scores: fn(&Unpacked<'_, T>, &mut [T::Real]),
+    /// Weighted sums of a block.
+    pub values: WeighCall<T>,
+}
+
+/// A [`Stream`]: registers of keys for up to four and for more queries, and queries of a tile of
+/// values.
+macro_rules! stream {
+    ($e:ty, $products:ty, $few:literal x $more:literal x $queries:literal, $(#[$feature:meta])*) => {{
+        kernels!(@each $(#[$feature])*,
+            fn scores(args: &Unpacked<'_, $e>, out: &mut [f32]) -> () =
+                stream::scores::<$products, $e, $few, $more>;
+            fn values(args: &Values<'_, f32, $e>, sums: &mut [f32]) -> () =
+                stream::values::<$products, $e, $queries>;
+        );
+        Some(Stream { scores, values })
+    }};
+}
+
+/// None, for numbers that need no conversion.
+macro_rules! no_stream {
+    ($($ignored:tt)*) => {
+        None
+    };
+}
+
 macro_rules! storage {
-    ($name:ident, $e:ty, $v:ty, $products:ty, $in_place:path, $queries:path, $values:path, $t:ty, $kernels:ident, $(#[$feature:meta])*) => {
+    ($name:ident, $e:ty, $v:ty, $products:ty, $in_place:path, $queries:path, $values:path, $t:ty, $kernels:ident, $stream:expr, $(#[$feature:meta])*) => {
         static $name: Storage<$e> = {
             kernels!(@each $(#[$feature])*,
                 fn pack(rows: Rows<'_, $e>, out: &mut [$t]) -> () = pack::run::<$products, $e>;
@@ -47,7 +81,7 @@ macro_rules! storage {
                 fn values(rows: Rows<'_, $e>, out: &mut [$t]) -> () = $values;
                 fn widen(rows: Rows<'_, $e>, out: &mut [$t]) -> () = convert::widen::<$v, $e>;
                 fn all_finite(rows: Rows<'_, $e>) -> bool = pack::all_finite::<$v, $e>;
-                fn dots(args: &Dots<'_, $e>, out: &mut [$t]) -> () = dots::run::<$v, $e>;
+                fn dots(args: &Unpacked<'_, $e>, out: &mut [$t]) -> () = dots::run::<$v, $e>;
                 fn few(args: &Few<'_, $e>, out: RowsMut<'_, $e>, maxima: &mut [$t], sums: &mut [f64]) -> () =
                     few::run::<$v, $e>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $e>) -> () =
@@ -55,7 +89,7 @@ macro_rules! storage {
                 fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $e>) -> () =
                     piece::give::<$v, $e>;
             );
-            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, few, finish, give, kernels: &$kernels::KERNELS }
+            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, stream: $stream, few, finish, give, kernels: &$kernels::KERNELS }
         };
     };
 }
@@ -63,18 +97,21 @@ macro_rules! storage {
 /// The tables of one number type, and which of them an instruction set takes; the portable one
 /// where the processor does not have it.
 macro_rules! all {
-    ($choose:ident, $e:ty, $t:ty, $four:ty, $eight:ty, $sixteen:ty, $portable:ident, $avx2:ident, $avx512:ident, $dots:expr) => {
+    ($choose:ident, $e:ty, $t:ty, $four:ty, $eight:ty, $sixteen:ty, $portable:ident, $avx2:ident, $avx512:ident, $stream:ident, $dots:expr) => {
         /// What `isa` does with these numbers, or plain Rust if this processor does not have it.
         pub fn $choose(isa: Isa) -> &'static Storage<$e> {
             storage!(PORTABLE, $e, $four, $four, Stored::as_real, convert::times::<$four, $e>,
-                convert::widen::<$four, $e>, $t, $portable,);
+                convert::widen::<$four, $e>, $t, $portable, $stream!($e, $four, 4 x 4 x 4,),);
             #[cfg(target_arch = "x86_64")]
             storage!(AVX2, $e, $eight, $eight, Stored::as_real, convert::times::<$eight, $e>,
                 convert::widen::<$eight, $e>, $t, $avx2,
+                $stream!($e, $eight, 2 x 2 x 2, #[target_feature(enable = "avx2,fma,f16c")]),
                 #[target_feature(enable = "avx2,fma,f16c")]);
             #[cfg(target_arch = "x86_64")]
             storage!(AVX512, $e, $sixteen, $sixteen, Stored::as_real, convert::times::<$sixteen, $e>,
                 convert::widen::<$sixteen, $e>, $t, $avx512,
+                $stream!($e, $sixteen, 4 x 2 x 4,
+                    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]),
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]);
             match isa {
                 #[cfg(target_arch = "x86_64")]
@@ -98,6 +135,7 @@ all!(
     portable_f32,
     avx2_f32,
     avx512_f32,
+    stream,
     &AVX512
 );
 all!(
@@ -110,6 +148,7 @@ all!(
     portable_f32,
     avx2_f32,
     avx512_f32,
+    stream,
     &BF16_BY_DOTS
 );
 all!(
@@ -122,6 +161,7 @@ all!(
     portable_f32,
     avx2_f32,
     avx512_f32,
+    no_stream,
     &AVX512
 );
 all!(
@@ -134,10 +174,13 @@ all!(
     portable_f64,
     avx2_f64,
     avx512_f64,
+    no_stream,
     &AVX512
 );
 
 #[cfg(target_arch = "x86_64")]
 storage!(BF16_BY_DOTS, bf16, avx512::F32x16, avx512bf16::Pairs, avx512bf16::in_place, avx512bf16::queries,
     avx512bf16::values, f32, avx512_bf16,
+    stream!(bf16, avx512bf16::Pairs, 4 x 2 x 4,
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]),
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]);

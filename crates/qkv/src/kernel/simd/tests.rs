@@ -1,7 +1,11 @@
 //! The functions inside the kernels, against `f64` arithmetic, on every instruction set.
 
 use super::super::real::{Real, Stored};
-use super::{Arithmetic, BLOCK, Bend, Isa, Kernels, Rows, STRIDE, Span, packed_len};
+use super::{
+    Arithmetic, BLOCK, Bend, FEW, Isa, Kernels, Rows, STRIDE, Scores, Span, Start, Unpacked,
+    Values, packed_len, sums_stride,
+};
+use half::{bf16, f16};
 
 fn tables<T: Real>() -> impl Iterator<Item = (Isa, &'static Kernels<T>)> {
     let isas = Isa::ALL.into_iter().filter(|isa| isa.available());
@@ -124,6 +128,215 @@ fn packing_turns_keys() {
             }
         }
     }
+}
+
+/// Numbers of 16 bits of every kind: all subnormal ones and many others, or any finite ones.
+struct Bits(u64);
+
+impl Bits {
+    fn next(&mut self) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (self.0 >> 33) as usize
+    }
+
+    /// Finite, but one in a thousand, if asked for.
+    fn numbers<E: Stored>(&mut self, count: usize, of: fn(u16) -> E, special: bool) -> Vec<E> {
+        let mut one = || {
+            let special = special && self.next().is_multiple_of(1000);
+            loop {
+                let x = of(self.next() as u16);
+                if special || x.to_f64().is_finite() {
+                    return x;
+                }
+            }
+        };
+        (0..count).map(|_| one()).collect()
+    }
+}
+
+/// The same number, or NaN both.
+fn same(a: f32, b: f32) -> bool {
+    a == b || a.is_nan() && b.is_nan()
+}
+
+#[test]
+fn scores_of_keys_as_they_lie_are_those_of_packed_ones() {
+    fn check<E: Stored<Real = f32>>(of: fn(u16) -> E) {
+        let mut bits = Bits(1);
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.available()) {
+            let storage = E::storage(isa);
+            let stream = storage.stream.as_ref().expect("16 bits");
+            for turn in 0..400 {
+                // Every width up to 100, and some of the long ones.
+                let width = if turn < 300 {
+                    turn / 3 + 1
+                } else {
+                    bits.next() % 576 + 1
+                };
+                let rows = bits.next() % FEW + 1;
+                let from = if turn % 2 == 0 { 0 } else { bits.next() % 200 };
+                let keys = Span {
+                    from,
+                    to: from + 1 + bits.next() % (BLOCK - from),
+                };
+                let (count, gap) = (keys.len(), bits.next() % 3);
+                let stride = width + gap;
+                let k = bits.numbers(count * stride, of, turn % 5 == 0);
+                let k = match turn % 7 {
+                    0 => Rows::new(&k, (count - 1) * stride, -(stride as isize), count, width),
+                    _ => Rows::new(&k, 0, stride as isize, count, width),
+                };
+                let q = bits.numbers(rows * width, of, false);
+                let slots = width.div_ceil(storage.depth);
+                let mut wide = vec![0.0; rows * slots];
+                (storage.queries)(
+                    Rows::new(&q, 0, width as isize, rows, width),
+                    1.0,
+                    &mut wide,
+                );
+                let q = Rows::new(&wide, 0, slots as isize, rows, slots);
+                let spans = vec![keys; rows];
+                let mut found = vec![7.0; rows * STRIDE];
+                (stream.scores)(
+                    &Unpacked {
+                        q,
+                        spans: &spans,
+                        keys,
+                        k,
+                    },
+                    &mut found,
+                );
+                let mut packed = vec![0.0; packed_len(count, slots)];
+                (storage.pack)(k, &mut packed);
+                let whole = vec![Span { from: 0, to: count }; rows];
+                let mut expected = vec![7.0; rows * STRIDE];
+                let scores = Scores {
+                    q,
+                    spans: &whole,
+                    k: &packed,
+                };
+                (storage.kernels.scores)(&scores, &mut expected);
+                for (i, j) in (0..rows).flat_map(|i| (0..count).map(move |j| (i, j))) {
+                    let (a, b) = (found[i * STRIDE + from + j], expected[i * STRIDE + j]);
+                    let at = format!("{isa:?} {width} columns, {keys:?} of {rows}: [{i}, {j}]");
+                    assert!(same(a, b), "{at}: {a}, not {b}");
+                    if storage.depth == 1 {
+                        let pairs = wide[i * slots..][..width].iter().zip(k.row(j));
+                        let chain = pairs.fold(0.0_f32, |s, (q, k)| q.mul_add(k.widen(), s));
+                        assert!(same(a, chain), "{at}: {a}, not {chain}");
+                    }
+                }
+                for i in 0..rows {
+                    let row = &found[i * STRIDE..][..STRIDE];
+                    let end = from + count.next_multiple_of(16);
+                    let rest = row[..from].iter().chain(&row[end..]);
+                    assert!(
+                        rest.copied().all(|x| x == 7.0),
+                        "{isa:?} outside of {keys:?}"
+                    );
+                }
+            }
+        }
+    }
+    check(f16::from_bits);
+    check(bf16::from_bits);
+}
+
+#[test]
+fn values_as_they_lie_weigh_as_widened_ones() {
+    fn check<E: Stored<Real = f32>>(of: fn(u16) -> E) {
+        let mut bits = Bits(2);
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.available()) {
+            let storage = E::storage(isa);
+            let stream = storage.stream.as_ref().expect("16 bits");
+            for turn in 0..400 {
+                let width = if turn < 300 {
+                    turn / 3 + 1
+                } else {
+                    bits.next() % 576 + 1
+                };
+                let rows = bits.next() % FEW + 1;
+                let from = if turn % 2 == 0 { 0 } else { bits.next() % 200 };
+                let keys = Span {
+                    from,
+                    to: from + 1 + bits.next() % (BLOCK - from),
+                };
+                let (count, stride) = (keys.len(), width + bits.next() % 3);
+                // Dropped keys must be finite: others are weighed apart.
+                let special = turn % 5 == 0 && turn % 3 != 0;
+                let v = bits.numbers(count * stride, of, special);
+                let v = Rows::new(&v, 0, stride as isize, count, width);
+                let mut spans = vec![keys; rows];
+                if turn % 3 == 0 {
+                    for span in &mut spans {
+                        span.to -= bits.next() % keys.len();
+                    }
+                    if turn % 4 < 2 {
+                        spans[..rows - 1].fill(Span { from, to: from });
+                    }
+                    spans[rows - 1] = keys;
+                }
+                let mut p = vec![0.0; rows * STRIDE];
+                for (row, span) in p.chunks_exact_mut(STRIDE).zip(&spans) {
+                    row[span.range()].fill_with(|| (bits.next() % 999) as f32 / 999.0);
+                }
+                (storage.kernels.round)(&spans, &mut p);
+                // The same rows with zeros in the place of a first key's missing partner.
+                let before = from % storage.depth;
+                let mut whole = vec![E::default(); before * width];
+                (0..count).for_each(|j| whole.extend_from_slice(v.row(j)));
+                let lines = whole.len() / width;
+                let mut wide = vec![0.0; lines.div_ceil(storage.depth) * width];
+                (storage.values)(
+                    Rows::new(&whole, 0, width as isize, lines, width),
+                    &mut wide,
+                );
+                let slots = lines.div_ceil(storage.depth);
+                let factors = vec![0.75; rows];
+                let start = match turn % 4 {
+                    0 => Start::Times(&factors),
+                    1 => Start::Plus,
+                    _ => Start::Zero,
+                };
+                let mut found = vec![3.0; rows * sums_stride(width)];
+                let mut expected = found.clone();
+                let (spans, p) = (&spans[..], &p[..]);
+                (stream.values)(
+                    &Values {
+                        p,
+                        spans,
+                        keys,
+                        v,
+                        start,
+                    },
+                    &mut found,
+                );
+                let keys = Span {
+                    from: from - before,
+                    ..keys
+                };
+                let v = Rows::new(&wide, 0, width as isize, slots, width);
+                (storage.kernels.values)(
+                    &Values {
+                        p,
+                        spans,
+                        keys,
+                        v,
+                        start,
+                    },
+                    &mut expected,
+                );
+                for (i, c) in (0..rows).flat_map(|i| (0..width).map(move |c| (i, c))) {
+                    let at = i * sums_stride(width) + c;
+                    let (a, b) = (found[at], expected[at]);
+                    let at = format!("{isa:?} {width} columns, {spans:?}: [{i}, {c}]");
+                    assert!(same(a, b), "{at}: {a}, not {b}");
+                }
+            }
+        }
+    }
+    check(f16::from_bits);
+    check(bf16::from_bits);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use super::vector::Vector;
 use super::{BLOCK, CHAIN, STRIDE, Span};
 
 /// What to compute.
-pub struct Values<'a, T> {
+pub struct Values<'a, T, E = T> {
     /// Row i, key j at `p[i·STRIDE + j]`; 0 for a dropped key inside the union of the spans of a
     /// tile of queries.
     pub p: &'a [T],
@@ -32,7 +32,7 @@ pub struct Values<'a, T> {
     pub keys: Span,
     /// Row n is key `keys.from + n`; where products sum two, `keys.from` is even, and the row those
     /// two keys from `keys.from + 2·n` on.
-    pub v: Rows<'a, T>,
+    pub v: Rows<'a, E>,
     /// What becomes of the sums so far.
     pub start: Start<'a, T>,
 }
@@ -59,13 +59,13 @@ pub enum Start<'a, T> {
 impl<T: Real> Start<'_, T> {
     /// Whether there are sums that the new ones are added to.
     #[inline(always)]
-    fn adds(&self) -> bool {
+    pub(super) fn adds(&self) -> bool {
         matches!(self, Start::Times(_) | Start::Plus)
     }
 
     /// What the sums of a query, which must be one of those, are multiplied by before.
     #[inline(always)]
-    unsafe fn factor<V: Vector<T = T>>(&self, query: usize) -> V {
+    pub(super) unsafe fn factor<V: Vector<T = T>>(&self, query: usize) -> V {
         unsafe {
             V::splat(match self {
                 Start::Times(factors) => *factors.get_unchecked(query),
