@@ -321,9 +321,10 @@ unsafe fn turn_and_multiply<V, E, const R: usize, const N: usize>(
                 turning.next();
                 std::mem::swap(&mut now, &mut next);
             }
-            for r in 0..q.count().min(R) {
+            // Not up to the count, since an index that is not constant keeps all in memory.
+            for r in 0..R {
                 for n in 0..N {
-                    if key + n * V::LANES < args.keys.to {
+                    if r < q.count() && key + n * V::LANES < args.keys.to {
                         sums[r][n].store(out.add(r * STRIDE + key + n * V::LANES));
                     }
                 }
