@@ -14,6 +14,7 @@ use super::values::{Start, Values, sums_stride};
 use super::vector::Vector;
 use super::{BLOCK, CHAIN, STRIDE, Span};
 use half::{bf16, f16};
+use std::mem::MaybeUninit;
 
 /// Queries at most.
 pub const FEW: usize = 8;
@@ -209,7 +210,7 @@ impl<'a, E: Stored> Turning<'a, E> {
 
     /// Turns a tile of the group, if it has so many; its rows are then asked for in another group.
     #[inline(always)]
-    unsafe fn turn<V: Streams<E, T = E::Real>>(&mut self, tile: usize, to: &mut Group<V::Turned>) {
+    unsafe fn turn<V: Streams<E, T = E::Real>>(&mut self, tile: usize, to: *mut Group<V::Turned>) {
         let first = self.key + tile * TILE;
         let count = self
             .k
@@ -248,7 +249,7 @@ impl<'a, E: Stored> Turning<'a, E> {
                 }
             };
             ask();
-            V::turn_few(from, stride, to.0[tile].as_mut_ptr());
+            V::turn_few(from, stride, (&raw mut (*to).0[tile]).cast());
             ask();
             self.ahead = ahead;
         }
@@ -284,10 +285,14 @@ unsafe fn turn_and_multiply<V, E, const R: usize, const N: usize>(
             let row = r.min(q.count() - 1) as isize;
             queries[r] = q.pointer().wrapping_offset(row * q.stride());
         }
-        let mut turned = [Group([[V::Turned::default(); TILE * COLUMNS]; TILES]); 2];
-        let [now, next] = &mut turned;
-        let (mut now, mut next) = (now, next);
         let group = N * V::LANES;
+        let mut turned = MaybeUninit::<[Group<V::Turned>; 2]>::uninit();
+        if !args.keys.len().is_multiple_of(group) {
+            // What has not been turned is multiplied, too.
+            turned.write([Group([[V::Turned::default(); TILE * COLUMNS]; TILES]); 2]);
+        }
+        let mut now = turned.as_mut_ptr().cast::<Group<V::Turned>>();
+        let mut next = now.add(1);
         let mut turning = Turning::new(args.k.part(0..args.keys.len()), group);
         for tile in 0..group / TILE {
             turning.turn::<V>(tile, now);
@@ -337,7 +342,7 @@ unsafe fn turn_and_multiply<V, E, const R: usize, const N: usize>(
 #[inline(always)]
 unsafe fn multiply<V, E, const R: usize, const N: usize>(
     sums: &mut [[V; N]; R],
-    turned: &Group<V::Turned>,
+    turned: *const Group<V::Turned>,
     queries: &[*const V::T; R],
     c: usize,
     i: usize,
@@ -350,7 +355,7 @@ unsafe fn multiply<V, E, const R: usize, const N: usize>(
         let mut k = [V::splat(V::T::ZERO); N];
         for n in 0..N {
             let lane = n * V::LANES;
-            k[n] = V::turned(turned.0[lane / TILE].as_ptr(), c, lane % TILE);
+            k[n] = V::turned((&raw const (*turned).0[lane / TILE]).cast(), c, lane % TILE);
         }
         for r in 0..R {
             let q = V::splat(*queries[r].add(c));
@@ -479,6 +484,12 @@ impl<T: Real, E: Stored<Real = T>> Tile<'_, T, E> {
                     } else {
                         [0, 1].map(|i| self.row(slot * depth + i, zeros.as_ptr()))
                     };
+                    for row in &rows[..depth] {
+                        let ahead = row.wrapping_offset(ROWS_AHEAD * self.v_stride);
+                        for n in (0..N).step_by(64 / (V::LANES * size_of::<E>())) {
+                            V::prefetch(ahead.wrapping_add(n * V::LANES).cast());
+                        }
+                    }
                     let mut v = [V::splat(T::ZERO); N];
                     for n in 0..N - 1 {
                         v[n] = V::values(rows.map(|row| row.add(n * V::LANES)));
@@ -489,14 +500,6 @@ impl<T: Real, E: Stored<Real = T>> Tile<'_, T, E> {
                         let p = V::splat(*self.p.add(r * STRIDE + slot));
                         for n in 0..N {
                             sums[r][n] = p.fma(v[n], sums[r][n]);
-                        }
-                    }
-                    for row in rows.iter().take(depth) {
-                        let ahead = row.wrapping_offset(ROWS_AHEAD * self.v_stride);
-                        let mut n = 0;
-                        while n < N {
-                            V::prefetch(ahead.wrapping_add(n * V::LANES).cast());
-                            n += 64 / (V::LANES * size_of::<E>());
                         }
                     }
                     slot += 1;
