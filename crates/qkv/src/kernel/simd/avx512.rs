@@ -319,8 +319,9 @@ impl Vector for F32x16 {
     unsafe fn dropped_where_neg_inf(self, bias: Self) -> Self {
         unsafe {
             let nothing = _mm512_set1_ps(f32::NEG_INFINITY);
-            let dropped = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(bias.0, nothing);
-            F32x16(_mm512_mask_mov_ps(self.0, dropped, nothing))
+            // The compiler makes one of this and the instruction that self comes from.
+            let kept = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(bias.0, nothing);
+            F32x16(_mm512_mask_mov_ps(nothing, kept, self.0))
         }
     }
     #[inline(always)]
@@ -493,8 +494,9 @@ impl Vector for F64x8 {
     unsafe fn dropped_where_neg_inf(self, bias: Self) -> Self {
         unsafe {
             let nothing = _mm512_set1_pd(f64::NEG_INFINITY);
-            let dropped = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(bias.0, nothing);
-            F64x8(_mm512_mask_mov_pd(self.0, dropped, nothing))
+            // The compiler makes one of this and the instruction that self comes from.
+            let kept = _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(bias.0, nothing);
+            F64x8(_mm512_mask_mov_pd(nothing, kept, self.0))
         }
     }
     #[inline(always)]

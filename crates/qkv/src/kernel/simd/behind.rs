@@ -75,6 +75,7 @@ unsafe fn begin_with<V: Vector>(x: *mut V::T, row: usize, keys: Span, edit: &imp
         if keys.from > 0 {
             largest = V::load(behind);
         }
+        let row = edit.row(row);
         let mut at = keys.from;
         while at < keys.to {
             let y = edit.edit(row, at, V::LANES, V::load(x.add(at)));

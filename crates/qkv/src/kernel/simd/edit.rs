@@ -88,17 +88,26 @@ pub(super) trait EditRegister<V: Vector> {
     /// Whether it is one.
     const EDITS: bool;
 
+    /// What lies beside a row.
+    type Row: Copy;
+
+    unsafe fn row(&self, row: usize) -> Self::Row;
+
     /// `y` of key `at` of a row on, of which n numbers count.
-    unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V;
+    unsafe fn edit(&self, row: Self::Row, at: usize, n: usize, y: V) -> V;
 }
 
 pub(super) struct Plain;
 
 impl<V: Vector> EditRegister<V> for Plain {
     const EDITS: bool = false;
+    type Row = ();
 
     #[inline(always)]
-    unsafe fn edit(&self, _: usize, _: usize, _: usize, y: V) -> V {
+    unsafe fn row(&self, _: usize) {}
+
+    #[inline(always)]
+    unsafe fn edit(&self, (): (), _: usize, _: usize, y: V) -> V {
         y
     }
 }
@@ -110,11 +119,17 @@ pub(super) struct Masked<'a> {
 
 impl<V: Vector> EditRegister<V> for Masked<'_> {
     const EDITS: bool = true;
+    type Row = *const bool;
 
     #[inline(always)]
-    unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V {
+    unsafe fn row(&self, row: usize) -> *const bool {
+        unsafe { self.mask.row(row) }
+    }
+
+    #[inline(always)]
+    unsafe fn edit(&self, row: *const bool, at: usize, n: usize, y: V) -> V {
         unsafe {
-            let mask = self.mask.row(row).wrapping_add(at);
+            let mask = row.wrapping_add(at);
             y.dropped_unless(mask, n, self.kept)
         }
     }
@@ -127,11 +142,17 @@ pub(super) struct Biased<'a, T> {
 
 impl<V: Vector> EditRegister<V> for Biased<'_, V::T> {
     const EDITS: bool = true;
+    type Row = *const V::T;
 
     #[inline(always)]
-    unsafe fn edit(&self, row: usize, at: usize, n: usize, y: V) -> V {
+    unsafe fn row(&self, row: usize) -> *const V::T {
+        unsafe { self.bias.row(row) }
+    }
+
+    #[inline(always)]
+    unsafe fn edit(&self, row: *const V::T, at: usize, n: usize, y: V) -> V {
         unsafe {
-            let bias = self.bias.row(row).wrapping_add(at);
+            let bias = row.wrapping_add(at);
             with_bias(y, bias, n, self.factor)
         }
     }

@@ -127,9 +127,19 @@ pub(super) unsafe fn all_finite<V: Holds<E>, E: Stored<Real = V::T>>(rows: Rows<
     unsafe {
         let zero = V::splat(V::T::ZERO);
         let mut sums = [zero; 4];
-        for i in 0..rows.count() {
-            let row = rows.row(i);
+        // Rows without gaps are one long row.
+        let all = rows.flat();
+        let count = if all.is_some() { 1 } else { rows.count() };
+        for i in 0..count {
+            let row = all.unwrap_or_else(|| rows.row(i));
             let mut at = 0;
+            while at + 4 * V::LANES <= row.len() {
+                for n in 0..4 {
+                    let x = V::widen(row.as_ptr().add(at + n * V::LANES));
+                    sums[n] = x.fma(zero, sums[n]);
+                }
+                at += 4 * V::LANES;
+            }
             while at < row.len() {
                 let n = V::LANES.min(row.len() - at);
                 let x = if n == V::LANES {
@@ -137,8 +147,7 @@ pub(super) unsafe fn all_finite<V: Holds<E>, E: Stored<Real = V::T>>(rows: Rows<
                 } else {
                     V::widen_first(row.as_ptr().add(at), n)
                 };
-                let sum = &mut sums[at / V::LANES % 4];
-                *sum = x.fma(zero, *sum);
+                sums[0] = x.fma(zero, sums[0]);
                 at += n;
             }
         }

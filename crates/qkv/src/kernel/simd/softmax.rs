@@ -128,7 +128,7 @@ unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
                     zero(x, union.from, tiles.from.min(union.to));
                     zero(x, tiles.to.max(union.from), union.to);
                 }
-                let largest = largest(x, span, begun, i, edit);
+                let largest = largest(x, span, begun, edit.row(i), edit);
                 largest.store(lanes.as_mut_ptr().add((i - row) * TILE));
             }
             let largest = across(lanes.as_ptr(), V::LANES, |a: V, b| a.max(b));
@@ -361,7 +361,7 @@ unsafe fn largest<V: Vector, E: EditRegister<V>>(
     x: *mut V::T,
     span: Span,
     begun: usize,
-    row: usize,
+    row: E::Row,
     edit: &E,
 ) -> V {
     unsafe {
@@ -405,12 +405,12 @@ unsafe fn largest<V: Vector, E: EditRegister<V>>(
 
 /// [`largest`] of a tile that is not inside the span altogether.
 #[inline(always)]
-unsafe fn edge<V: Vector>(
+unsafe fn edge<V: Vector, E: EditRegister<V>>(
     x: *mut V::T,
     tile: usize,
     span: Span,
-    row: usize,
-    edit: &impl EditRegister<V>,
+    row: E::Row,
+    edit: &E,
 ) -> V {
     unsafe {
         let mut largest = V::splat(V::T::NEG_INFINITY);
