@@ -150,7 +150,7 @@ impl<T: Float> Scratch<T> {
     }
 
     /// [`Scratch::run`] in the case of most short calls: all rows see the same keys, of one block,
-    /// and nothing comes between the stages. `false` in any other case.
+    /// nothing comes between the stages, and they are not taken as they lie. `false` in any other case.
     fn run_at_once(
         &mut self,
         call: &Call<'_, T>,
@@ -160,6 +160,9 @@ impl<T: Float> Scratch<T> {
     ) -> bool {
         let Range { start, end } = self.seen;
         if call.by_dots || !self.alike || start >= end || end > BLOCK || !call.is_plain() {
+            return false;
+        }
+        if packed.is_none() && self.stream(call).is_some() {
             return false;
         }
         let first = head.stretch.keys.start;
