@@ -5,7 +5,7 @@ use super::call::Call;
 use super::packed::Head;
 use super::queries::Row;
 use super::real::{Float, Real};
-use super::simd::{BLOCK, Claim, Edit, STRIDE, Softmax, TILE, sums_stride};
+use super::simd::{BLOCK, Claim, Edit, STRIDE, Settle, Softmax, TILE, sums_stride};
 use crate::view::Element;
 use std::ops::Range;
 
@@ -26,18 +26,20 @@ impl<T: Float> Scratch<T> {
         });
         let rows = self.rows.len();
         self.factors.resize(rows, T::Real::ZERO);
-        (call.kernels.totals)(&self.total.lanes, &mut self.factors);
-        self.lse.clear();
-        self.max.clear();
         if call.attention.sinks.is_none() && self.total.max.iter().all(|&max| max > -T::Real::MAX) {
-            // As `finish_row`, several rows at once.
-            self.lse.extend(self.factors.iter().map(|sum| sum.to_f64()));
-            let max = self.total.max.iter();
-            self.max.extend(max.map(|max| max.to_f64() * call.natural));
-            for (factor, sum) in self.factors.iter_mut().zip(&self.lse) {
-                *factor = T::Real::from_f64(1.0 / sum) * kept_share;
-            }
+            // As `finish_row`, all rows at once.
+            self.lse.resize(rows, 0.0);
+            let settle = &Settle {
+                lanes: &self.total.lanes,
+                max: &self.total.max,
+                natural: call.natural,
+                share: kept_share,
+            };
+            (call.kernels.settle)(settle, &mut self.factors, &mut self.lse);
         } else {
+            (call.kernels.totals)(&self.total.lanes, &mut self.factors);
+            self.lse.clear();
+            self.max.clear();
             for (i, (row, factor)) in self.rows.iter().zip(&mut self.factors).enumerate() {
                 let finished = finish_row(call, head, row, self.total.max[i], *factor);
                 if finished.sum == 0.0 {
@@ -47,10 +49,10 @@ impl<T: Float> Scratch<T> {
                 self.lse.push(finished.sum);
                 self.max.push(finished.max);
             }
-        }
-        (call.kernels.logarithms)(&mut self.lse);
-        for (lse, max) in self.lse.iter_mut().zip(&self.max) {
-            *lse += max;
+            (call.kernels.logarithms)(&mut self.lse);
+            for (lse, max) in self.lse.iter_mut().zip(&self.max) {
+                *lse += max;
+            }
         }
         // All queries of one head, then of the next.
         let mut from = 0;

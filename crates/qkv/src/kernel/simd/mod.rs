@@ -52,6 +52,7 @@ mod portable;
 mod products;
 mod rows;
 mod scores;
+mod settle;
 mod shared;
 mod softmax;
 mod stream;
@@ -72,6 +73,7 @@ pub use piece::{Give, Piece};
 pub use rows::{Aligned, Rows};
 pub use scores::{Scores, Unpacked};
 pub use shared::{Claim, Desk, RowsMut, Strip};
+pub use settle::Settle;
 pub use softmax::Softmax;
 pub use stream::FEW;
 pub use values::{Start, Values, sums_stride};
@@ -235,6 +237,8 @@ pub struct Kernels<T: 'static> {
     pub correction: fn(T, T, T) -> T,
     /// The sum of each row's 16 running sums; see `softmax`.
     pub totals: fn(&[[T; TILE]], &mut [T]),
+    /// Factors and lse of rows that are complete; see `settle`.
+    pub settle: fn(&Settle<'_, T>, &mut [T], &mut [f64]),
     /// Puts weights into the form that `values` takes, if it is another.
     pub round: fn(&[Span], &mut [T]),
     /// Weighted sums of a block; see `values`.
@@ -274,6 +278,7 @@ macro_rules! kernels {
                 fn exponentials(args: &mut Softmax<'_, $t>) -> () = softmax::exponentials::<$v>;
                 fn correction(old: $t, new: $t, c: $t) -> $t = softmax::correction::<$v>;
                 fn totals(lanes: &[[$t; TILE]], to: &mut [$t]) -> () = softmax::totals::<$v>;
+                fn settle(args: &Settle<'_, $t>, factors: &mut [$t], lse: &mut [f64]) -> () = settle::run::<$v>;
                 fn weigh(softmax: Option<&mut Softmax<'_, $t>>, args: &Values<'_, $t>, sums: &mut [$t], asks: Asks) -> () =
                     values::run::<$products, $vr, $vn, $stream>;
                 fn round(spans: &[Span], x: &mut [$t]) -> () = $round;
@@ -297,7 +302,7 @@ macro_rules! kernels {
                 weigh(Some(softmax), args, sums, asks);
             }
             Kernels {
-                scores, edited_scores, bend, maxima, exponentials, correction, totals, round, values,
+                scores, edited_scores, bend, maxima, exponentials, correction, totals, settle, round, values,
                 exponentials_and_values, gradient, across, add, logarithms, products, burn,
             }
         };
