@@ -14,8 +14,8 @@ const MOST_BYTES: usize = 256 << 10;
 pub(super) struct Ahead {
     /// What the next head needs, and how many lines of it a step takes.
     head: (Asks, usize),
-    /// What is needed when the queries at hand are done, over the steps of their last block of keys.
-    last: (Asks, usize),
+    /// What is needed when the queries at hand are done, in the step of their last block of keys.
+    last: Asks,
 }
 
 impl Ahead {
@@ -42,7 +42,7 @@ impl Ahead {
     }
 
     /// Where some queries leave their output, and the queries of a head that are next, as far as
-    /// they are in one piece; in so many steps a block of keys.
+    /// they are in one piece.
     pub(super) fn queries<T: Float>(
         &mut self,
         call: &Call<'_, T>,
@@ -50,22 +50,20 @@ impl Ahead {
         claim: &Claim<'_, T>,
         (heads, queries): (Range<usize>, Range<usize>),
         next: Option<(usize, Range<usize>)>,
-        steps: usize,
     ) {
-        let mut asks = Asks::default();
+        self.last = Asks::default();
         if let Some((h, queries)) = next {
             let q = flat(neighbours(&call.inputs.q(), head.batch, h, queries));
-            asks.add(q.as_ptr(), q.len(), 1, 0);
+            self.last.add(q.as_ptr(), q.len(), 1, 0);
         }
-        heads.for_each(|h| claim.add_to(&mut asks, h, queries.clone()));
-        self.last = (asks, asks.lines().div_ceil(steps.max(1)));
+        heads.for_each(|h| claim.add_to(&mut self.last, h, queries.clone()));
     }
 
     /// What is to be asked for now.
     pub(super) fn step(&mut self, last: bool) -> Asks {
         let mut now = Asks::default();
         if last {
-            self.last.0.hand_over(self.last.1, &mut now);
+            now = std::mem::take(&mut self.last);
         }
         self.head.0.hand_over(self.head.1, &mut now);
         now

@@ -18,30 +18,16 @@ use super::state::State;
 use super::weigh::How;
 use std::ops::Range;
 
-/// Queries of a block at most.
-pub(super) const BLOCK_QUERIES: usize = 96;
+/// Queries of a block at most. The more, the less often packed keys and values pass through the
+/// first cache; a block's scores stay in the second.
+pub(super) const MOST_QUERIES: usize = 264;
 
-/// Queries that go through scores, softmax and values together at most, so that their scores stay
-/// in the first cache.
-const TOGETHER: usize = 48;
+/// The same where each query sees other keys, of which a block packs and skips those of all, or
+/// where larger blocks would leave threads idle.
+pub(super) const FEWER_QUERIES: usize = 96;
 
 /// A whole number of tiles of 4 and of 6 queries.
 pub(super) const TILES: usize = 12;
-
-/// How so many queries are cut for that: about equally, since a few left over are slow.
-pub(super) fn together(rows: usize) -> usize {
-    if rows <= TOGETHER {
-        return rows;
-    }
-    rows.div_ceil(rows.div_ceil(TOGETHER))
-        .next_multiple_of(TILES)
-        .min(TOGETHER)
-}
-
-/// How often [`Ahead::step`] is called for a block of queries at most.
-pub(super) fn steps(rows: usize, keys: usize) -> usize {
-    rows.div_ceil(together(rows).max(1)) * keys.div_ceil(BLOCK)
-}
 
 /// Keys of a chunk: what decoding shares out over threads. A multiple of [`BLOCK`].
 pub(super) const CHUNK: usize = 2048;
@@ -200,32 +186,26 @@ impl<T: Float> Scratch<T> {
         };
         self.spans.resize(count, keys);
         let sums = self.total.sums.get(count * stride);
-        let together = together(count);
-        for start in (0..count).step_by(together) {
-            let rows = start..(start + together).min(count);
-            let x = self.x.get(rows.len() * STRIDE);
-            let spans = &self.spans[rows.clone()];
-            let q = q.part(rows.clone());
-            (call.kernels.scores)(&Scores { q, spans, k }, x);
-            let softmax = &mut Softmax {
-                spans,
-                x,
-                max: &mut self.total.max[rows.clone()],
-                sums: &mut self.total.lanes[rows.clone()],
-                c: call.c,
-            };
-            let corrections = &mut self.corrections[rows.clone()];
-            (call.kernels.maxima)(softmax, Edit::None, 0, corrections);
-            let values = Values {
-                p: &[],
-                spans,
-                keys,
-                v,
-                start: Start::Zero,
-            };
-            let sums = &mut sums[rows.start * stride..rows.end * stride];
-            (call.kernels.exponentials_and_values)(softmax, &values, sums, ahead.step(true));
-        }
+        let x = self.x.get(count * STRIDE);
+        let spans = &self.spans[..];
+        (call.kernels.scores)(&Scores { q, spans, k }, x);
+        let softmax = &mut Softmax {
+            spans,
+            x,
+            max: &mut self.total.max,
+            sums: &mut self.total.lanes,
+            c: call.c,
+        };
+        let corrections = &mut self.corrections;
+        (call.kernels.maxima)(softmax, Edit::None, 0, corrections);
+        let values = Values {
+            p: &[],
+            spans,
+            keys,
+            v,
+            start: Start::Zero,
+        };
+        (call.kernels.exponentials_and_values)(softmax, &values, sums, ahead.step(true));
         true
     }
 
@@ -261,12 +241,6 @@ impl<T: Float> Scratch<T> {
                 );
             }
         }
-        // Values whose columns are apart are copied each time, so not too often.
-        let together = if call.v().in_place() || !T::IS_REAL {
-            together(rows)
-        } else {
-            rows
-        };
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             self.open(call, head, packed, block);
             let first = block == from / BLOCK;
@@ -282,28 +256,25 @@ impl<T: Float> Scratch<T> {
             }
             let meanwhile =
                 weigh && !guarded && stream.is_none() && call.attention.dropout.is_none();
-            for start in (0..rows).step_by(together) {
-                let rows = start..(start + together).min(rows);
-                let apart = call.bends() && (guarded || call.direct().is_none());
-                let begun = self.score(call, head, packed, block, rows.clone(), !apart);
-                let how = Exponents {
+            let apart = call.bends() && (guarded || call.direct().is_none());
+            let begun = self.score(call, head, packed, block, 0..rows, !apart);
+            let how = Exponents {
+                guarded,
+                apart,
+                begun,
+                meanwhile,
+            };
+            self.exponentiate(call, head, block, 0..rows, how);
+            if let Some(stream) = stream {
+                self.weigh_unwidened(call, head, stream, block, first);
+            } else if weigh {
+                let how = How {
+                    first,
                     guarded,
-                    apart,
-                    begun,
                     meanwhile,
+                    asks: ahead.step(seen.end <= (block + 1) * BLOCK),
                 };
-                self.exponentiate(call, head, block, rows.clone(), how);
-                if let Some(stream) = stream {
-                    self.weigh_unwidened(call, head, stream, block, first);
-                } else if weigh {
-                    let how = How {
-                        first,
-                        guarded,
-                        meanwhile,
-                        asks: ahead.step(seen.end <= (block + 1) * BLOCK),
-                    };
-                    self.weigh(call, head, wide, block, rows, how);
-                }
+                self.weigh(call, head, wide, block, 0..rows, how);
             }
         }
     }

@@ -376,14 +376,6 @@ impl<'a, T: Element + Default> Parts<'a, T> {
         }
     }
 
-    /// Whether all rows have neighbouring columns.
-    pub(super) fn in_place(&self) -> bool {
-        [Some(self.new), self.past]
-            .iter()
-            .flatten()
-            .all(|view| view.strides()[3] == 1 || self.width() <= 1)
-    }
-
     /// Calls `each(rows, first)` for at most two runs of rows that are `range`; `first` counts
     /// from the range's start. Rows whose columns are not neighbours are copied to `spare`.
     pub(super) fn rows(

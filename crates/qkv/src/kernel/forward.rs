@@ -6,7 +6,7 @@
 //! of keys are shared out too, and their states merged in order.
 
 use super::ahead::Ahead;
-use super::block::{BLOCK_QUERIES, CHUNK, Scratch, TILES, steps};
+use super::block::{CHUNK, FEWER_QUERIES, MOST_QUERIES, Scratch, TILES};
 use super::call::Call;
 use super::few;
 use super::options::Options;
@@ -22,6 +22,9 @@ use std::sync::{Mutex, PoisonError};
 /// Below this much arithmetic, or memory traffic counted as arithmetic, one thread is faster
 /// than two: handing over costs some ten microseconds.
 const WORTH_SHARING: f64 = 4e6;
+
+/// Up to so many queries, memory is not asked for a group of heads ahead.
+const FEW_IN_ALL: usize = 32;
 
 /// Floating-point operations in the time that one byte takes from memory.
 const FLOPS_PER_BYTE: f64 = 5.0;
@@ -50,26 +53,26 @@ pub(super) fn forward<T: Float>(
     let one;
     let many;
     let strips: &[Strip] = if call.visible.stretches() == 1 {
-        one = [strip(call, &call.visible.stretch(0))];
+        one = [strip(call, &call.visible.stretch(0), threads)];
         &one
     } else {
         many = (0..call.visible.stretches())
-            .map(|index| strip(call, &call.visible.stretch(index)))
+            .map(|index| strip(call, &call.visible.stretch(index), threads))
             .collect::<Vec<_>>();
         &many
     };
     let groups = batch * call.inputs.kv_heads();
     let boxes: usize = strips.iter().map(Strip::boxes).sum();
     let empty = Mutex::new(Vec::new());
-    if strips.iter().all(|strip| strip.boxes() <= 1) {
+    let whole_groups = strips.iter().all(|strip| strip.boxes() <= 1);
+    if whole_groups && threads > 1 && boxes * groups < 4 * threads && keys > CHUNK {
         let desk = Desk::new(output, lse, call.group, strips);
-        if threads > 1 && boxes * groups < 4 * threads && keys > CHUNK {
-            by_chunk(call, &desk, threads, &empty);
-        } else {
-            share(threads.min(boxes * groups), || {
-                work_on_boxes(call, &desk, usize::MAX, &[], &empty);
-            });
-        }
+        by_chunk(call, &desk, threads, &empty);
+    } else if whole_groups && (queries * call.group <= FEW_IN_ALL || threads > boxes * groups) {
+        let desk = Desk::new(output, lse, call.group, strips);
+        share(threads.min(boxes * groups), || {
+            work_on_boxes(call, &desk, usize::MAX, &[], &empty);
+        });
     } else if shares_evenly(groups, threads) {
         let whole = [Strip::new(0..queries, call.group, call.group, queries)];
         let desk = Desk::new(output, lse, call.group, &whole);
@@ -99,18 +102,22 @@ fn work<T: Float>(call: &Call<'_, T>) -> f64 {
 }
 
 /// How the queries of a stretch are cut.
-fn strip<T: Float>(call: &Call<'_, T>, stretch: &Stretch) -> Strip {
+fn strip<T: Float>(call: &Call<'_, T>, stretch: &Stretch, threads: usize) -> Strip {
     let queries = stretch.queries.len();
-    let (heads_step, queries_step) = if queries * call.group <= BLOCK_QUERIES {
+    let [batch, heads, ..] = call.inputs.scores_shape();
+    let large = (batch * heads * queries).div_ceil(MOST_QUERIES);
+    let most = if call.visible.moves() || threads > 1 && large < 4 * threads {
+        FEWER_QUERIES
+    } else {
+        MOST_QUERIES
+    };
+    let (heads_step, queries_step) = if queries * call.group <= most {
         (call.group, queries)
     } else {
-        let blocks = queries.div_ceil(BLOCK_QUERIES);
+        let blocks = queries.div_ceil(most);
         (
-            BLOCK_QUERIES / queries.max(1),
-            queries
-                .div_ceil(blocks)
-                .next_multiple_of(TILES)
-                .min(BLOCK_QUERIES),
+            most / queries.max(1),
+            queries.div_ceil(blocks).next_multiple_of(TILES).min(most),
         )
     };
     Strip::new(
@@ -205,9 +212,11 @@ fn by_head<T: Float>(
                         kv_head,
                         stretch,
                     };
-                    let (heads, queries) = strip.at(0);
-                    let rows = heads.len() * queries.len();
-                    Ahead::head(call, head, strip.boxes() * steps(rows, stretch.keys.len()))
+                    Ahead::head(
+                        call,
+                        head,
+                        strip.boxes() * stretch.keys.len().div_ceil(BLOCK),
+                    )
                 }
                 _ => Ahead::default(),
             };
@@ -232,9 +241,8 @@ fn by_head<T: Float>(
                         let (heads, queries) = strip.at(index + 1);
                         (first_head + heads.start, queries)
                     });
-                    let steps = steps(heads.len() * queries.len(), 1);
                     let these = (heads.clone(), queries.clone());
-                    ahead.queries(call, head, &claim, these, next, steps);
+                    ahead.queries(call, head, &claim, these, next);
                     scratch.take_rows(call, head, heads, queries);
                     let packed = Packed {
                         tiles,

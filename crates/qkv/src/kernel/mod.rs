@@ -27,7 +27,7 @@
 //! batch entry, so both are outside this promise. [`Options::reproducible`] can give it up.
 //!
 //! Working memory is one packed copy of some heads' keys, of their values too where these are
-//! converted, and the scores of 96 queries × 256 keys
+//! converted, and the scores of 264 queries × 256 keys
 //! a thread.
 
 mod ahead;

@@ -1,7 +1,7 @@
 //! Scores and weights on demand: a part of what the forward pass never keeps.
 
 use super::ahead::Ahead;
-use super::block::{BLOCK_QUERIES, Scratch};
+use super::block::{FEWER_QUERIES, Scratch};
 use super::call::Call;
 use super::options::Options;
 use super::packed::Head;
@@ -137,7 +137,7 @@ pub(super) fn recompute<T: Float>(call: &Call<'_, T>, part: &Part, weigh: bool) 
                     let mut first = stretch.queries.start.max(part.queries.start);
                     let end = stretch.queries.end.min(part.queries.end);
                     while first < end {
-                        let queries = first..(first + BLOCK_QUERIES).min(end);
+                        let queries = first..(first + FEWER_QUERIES).min(end);
                         first = queries.end;
                         scratch.take_rows(call, head, h..h + 1, queries);
                         block(call, head, scratch, part, weigh, data);

@@ -2,8 +2,8 @@
 
 use super::super::real::{Real, Stored};
 use super::{
-    Arithmetic, BLOCK, Bend, FEW, Isa, Kernels, Rows, STRIDE, Scores, Span, Start, Unpacked,
-    Values, packed_len, sums_stride,
+    Arithmetic, BLOCK, Bend, FEW, Isa, Kernels, Rows, STRIDE, Scores, Settle, Span, Start, TILE,
+    Unpacked, Values, packed_len, sums_stride,
 };
 use half::{bf16, f16};
 
@@ -108,6 +108,45 @@ fn logarithms_are_within_two_ulp() {
         assert!(special[2].is_nan() && special[3].is_nan());
         assert_eq!(special[4..], [0.0, 5e-324_f64.ln()]);
     }
+}
+
+#[test]
+fn rows_settle_alike_however_many_there_are() {
+    fn check<T: Real>() {
+        for (isa, kernels) in tables::<T>() {
+            let lane = |row: usize, n: usize| T::from_f64(1.0 / (1.0 + (row * 16 + n) as f64));
+            let lanes: Vec<[T; TILE]> = (0..50)
+                .map(|row| std::array::from_fn(|n| lane(row, n)))
+                .collect();
+            let max: Vec<T> = (0..50)
+                .map(|row| T::from_f64(f64::from(row) - 20.25))
+                .collect();
+            for rows in [1, 2, 7, 8, 15, 16, 17, 33, 50] {
+                let args = Settle {
+                    lanes: &lanes[..rows],
+                    max: &max[..rows],
+                    natural: 0.125,
+                    share: T::from_f64(1.25),
+                };
+                let (mut factors, mut lse) = (vec![T::ZERO; rows], vec![0.0; rows]);
+                (kernels.settle)(&args, &mut factors, &mut lse);
+                for row in 0..rows {
+                    let mut sum = [T::ZERO];
+                    (kernels.totals)(&lanes[row..=row], &mut sum);
+                    let sum = sum[0].to_f64();
+                    // Rounded to the type, 1/sum is the same by either division.
+                    let factor = T::from_f64(1.0 / sum) * args.share;
+                    assert_eq!(factors[row], factor, "{isa:?} row {row} of {rows}");
+                    let mut log = [sum];
+                    (kernels.logarithms)(&mut log);
+                    let exact = log[0] + max[row].to_f64() * args.natural;
+                    assert_eq!(lse[row], exact, "{isa:?} row {row} of {rows}");
+                }
+            }
+        }
+    }
+    check::<f32>();
+    check::<f64>();
 }
 
 #[test]
