@@ -22,6 +22,9 @@ use std::ops::Range;
 /// first cache; a block's scores stay in the second.
 pub(super) const MOST_QUERIES: usize = 264;
 
+/// The same where masks or biases have to be in the second cache besides.
+pub(super) const MASKED_QUERIES: usize = 144;
+
 /// The same where each query sees other keys, of which a block packs and skips those of all, or
 /// where larger blocks would leave threads idle.
 pub(super) const FEWER_QUERIES: usize = 96;

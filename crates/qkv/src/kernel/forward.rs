@@ -6,7 +6,7 @@
 //! of keys are shared out too, and their states merged in order.
 
 use super::ahead::Ahead;
-use super::block::{CHUNK, FEWER_QUERIES, MOST_QUERIES, Scratch, TILES};
+use super::block::{CHUNK, FEWER_QUERIES, MASKED_QUERIES, MOST_QUERIES, Scratch, TILES};
 use super::call::Call;
 use super::few;
 use super::options::Options;
@@ -108,6 +108,8 @@ fn strip<T: Float>(call: &Call<'_, T>, stretch: &Stretch, threads: usize) -> Str
     let large = (batch * heads * queries).div_ceil(MOST_QUERIES);
     let most = if call.visible.moves() || threads > 1 && large < 4 * threads {
         FEWER_QUERIES
+    } else if call.drops_single_keys() {
+        MASKED_QUERIES
     } else {
         MOST_QUERIES
     };
