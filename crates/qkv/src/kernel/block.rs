@@ -260,14 +260,14 @@ impl<T: Float> Scratch<T> {
             let meanwhile =
                 weigh && !guarded && stream.is_none() && call.attention.dropout.is_none();
             let apart = call.bends() && (guarded || call.direct().is_none());
-            let begun = self.score(call, head, packed, block, 0..rows, !apart);
+            let begun = self.score(call, head, packed, block, !apart);
             let how = Exponents {
                 guarded,
                 apart,
                 begun,
                 meanwhile,
             };
-            self.exponentiate(call, head, block, 0..rows, how);
+            self.exponentiate(call, head, block, how);
             if let Some(stream) = stream {
                 self.weigh_unwidened(call, head, stream, block, first);
             } else if weigh {
@@ -277,7 +277,7 @@ impl<T: Float> Scratch<T> {
                     meanwhile,
                     asks: ahead.step(seen.end <= (block + 1) * BLOCK),
                 };
-                self.weigh(call, head, wide, block, 0..rows, how);
+                self.weigh(call, head, wide, block, how);
             }
         }
     }
@@ -326,15 +326,14 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Scores of the block that is open, of some rows. With `begin`, the maxima may begin: of so many
-    /// keys as are returned.
+    /// Scores of the block that is open. With `begin`, the maxima may begin: of so many keys as are
+    /// returned.
     pub(super) fn score(
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
         packed: Option<Packed<'_, T::Real>>,
         block: usize,
-        rows: Range<usize>,
         begin: bool,
     ) -> usize {
         let width = call.slots();
@@ -344,12 +343,12 @@ impl<T: Float> Scratch<T> {
             None => self.stream(call).map(|stream| stream.scores),
             Some(_) => None,
         };
-        let q = in_place(call, head, &self.rows[rows.clone()]).unwrap_or_else(|| {
+        let q = in_place(call, head, &self.rows).unwrap_or_else(|| {
             let q = &*self.q.get(count * width); // gathered by `take_rows`
-            Rows::new(q, 0, width as isize, count, width).part(rows.clone())
+            Rows::new(q, 0, width as isize, count, width)
         });
-        let spans = &self.spans[rows.clone()];
-        let x = self.x.get(rows.len() * STRIDE);
+        let spans = &self.spans[..];
+        let x = self.x.get(count * STRIDE);
         if let Some(unpacked) = unpacked {
             let keys = Span::union(spans);
             let start = head.stretch.keys.start + block * BLOCK;
@@ -368,7 +367,7 @@ impl<T: Float> Scratch<T> {
             Some(packed) => &packed.tiles[block * BLOCK * width..],
             None => self.k.get(BLOCK * width),
         };
-        let edit = edit(call, head, block, &self.beside, rows);
+        let edit = edit(call, head, block, &self.beside);
         let scores = &Scores { q, spans, k };
         match edit {
             Edit::None => {

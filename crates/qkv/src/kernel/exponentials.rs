@@ -23,46 +23,41 @@ pub(super) struct Exponents {
     pub(super) meanwhile: bool,
 }
 
-/// What the maxima of some rows take along: a plain mask or bias needs no pass of its own. `beside`
-/// is where all rows begin in it.
+/// What the maxima of some rows take along: a plain mask or bias needs no pass of its own. They begin
+/// at `rows` in it.
 pub(super) fn edit<'e, T: Float>(
     call: &Call<'e, T>,
     head: Head<'_>,
     block: usize,
-    beside: &'e [usize],
-    rows: Range<usize>,
+    rows: &'e [usize],
 ) -> Edit<'e, T::Real> {
     let first = head.stretch.keys.start + block * BLOCK;
     match call.direct() {
         None => Edit::None,
         Some(Direct::Mask(mask, kept)) => {
             let (data, _) = mask.raw();
-            let rows = &beside[rows];
             Edit::Mask(Beside { data, rows, first }, kept)
         }
         Some(Direct::Bias(bias, factor)) => {
             let (data, _) = bias.raw();
-            let rows = &beside[rows];
             Edit::Bias(Beside { data, rows, first }, factor)
         }
     }
 }
 
 impl<T: Float> Scratch<T> {
-    /// What comes between scores and softmax, for some of the rows; `origin` is the row whose
-    /// scores are first in memory.
+    /// What comes between scores and softmax, for some of the rows.
     pub(super) fn bend(
         &mut self,
         call: &Call<'_, T>,
         head: Head<'_>,
         block: usize,
         rows: Range<usize>,
-        origin: usize,
     ) {
         if !call.bends() {
             return;
         }
-        let x = self.x.get((rows.end - origin) * STRIDE);
+        let x = self.x.get(rows.end * STRIDE);
         let keys = head.stretch.keys.start + block * BLOCK;
         for i in rows {
             let (row, span) = (&self.rows[i], self.spans[i]);
@@ -81,7 +76,7 @@ impl<T: Float> Scratch<T> {
                 ),
                 mask: call.mask_row(at, range, &mut self.mask),
             };
-            (call.kernels.bend)(&bend, &mut x[(i - origin) * STRIDE..][..STRIDE]);
+            (call.kernels.bend)(&bend, &mut x[i * STRIDE..][..STRIDE]);
         }
     }
 
@@ -92,7 +87,6 @@ impl<T: Float> Scratch<T> {
         call: &Call<'_, T>,
         head: Head<'_>,
         block: usize,
-        rows: Range<usize>,
         how: Exponents,
     ) {
         let Exponents {
@@ -101,19 +95,19 @@ impl<T: Float> Scratch<T> {
             begun,
             meanwhile,
         } = how;
-        let origin = rows.start;
+        let rows = self.rows.len();
         let step = if apart {
             ROWS_EDITED // the maxima follow while the rows are at hand
         } else {
-            rows.len()
+            rows
         };
-        for first in rows.clone().step_by(step) {
-            let tile = first..(first + step).min(rows.end);
+        for first in (0..rows).step_by(step) {
+            let tile = first..(first + step).min(rows);
             if apart {
-                self.bend(call, head, block, tile.clone(), origin);
+                self.bend(call, head, block, tile.clone());
             }
-            let x = self.x.get((tile.end - origin) * STRIDE);
-            let x = &mut x[(first - origin) * STRIDE..];
+            let x = self.x.get(tile.end * STRIDE);
+            let x = &mut x[first * STRIDE..];
             if guarded {
                 self.kept.resize(self.rows.len(), [false; BLOCK]);
                 for (i, x) in tile.clone().zip(x.chunks_exact(STRIDE)) {
@@ -135,7 +129,12 @@ impl<T: Float> Scratch<T> {
                 if apart {
                     Edit::None
                 } else {
-                    edit(call, head, block, &self.beside, tile.clone())
+                    edit(
+                        call,
+                        head,
+                        block,
+                        self.beside.get(tile.clone()).unwrap_or_default(),
+                    )
                 },
                 begun,
                 &mut self.corrections[tile],
@@ -145,16 +144,16 @@ impl<T: Float> Scratch<T> {
             return;
         }
         (call.kernels.exponentials)(&mut Softmax {
-            spans: &self.spans[rows.clone()],
-            x: self.x.get(rows.len() * STRIDE),
-            max: &mut self.chunk.max[rows.clone()],
-            sums: &mut self.chunk.lanes[rows.clone()],
+            spans: &self.spans,
+            x: self.x.get(rows * STRIDE),
+            max: &mut self.chunk.max,
+            sums: &mut self.chunk.lanes,
             c: call.c,
         });
         if let Some(dropout) = call.attention.dropout {
-            let x = self.x.get(rows.len() * STRIDE);
+            let x = self.x.get(rows * STRIDE);
             let start = head.stretch.keys.start;
-            for (i, x) in rows.zip(x.chunks_exact_mut(STRIDE)) {
+            for (i, x) in x.chunks_exact_mut(STRIDE).enumerate() {
                 let (row, span) = (&self.rows[i], self.spans[i]);
                 let position = (start as i64).saturating_add(row.sight.position);
                 for j in span.from..span.to {

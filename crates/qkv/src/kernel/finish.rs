@@ -99,8 +99,8 @@ impl<T: Float> Scratch<T> {
         }
         for block in keys.start / BLOCK..keys.end.div_ceil(BLOCK) {
             self.open(call, head, None, block);
-            self.score(call, head, None, block, 0..rows, false);
-            self.bend(call, head, block, 0..rows, 0);
+            self.score(call, head, None, block, false);
+            self.bend(call, head, block, 0..rows);
             let x = self.x.get(rows * STRIDE);
             if weights {
                 let softmax = &mut Softmax {

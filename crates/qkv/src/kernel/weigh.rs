@@ -5,7 +5,6 @@ use super::call::Call;
 use super::packed::{Head, Packed, values_finite, widened};
 use super::real::{Float, Real};
 use super::simd::{Asks, BLOCK, Rows, STRIDE, Softmax, Span, Start, Stream, Values, sums_stride};
-use std::ops::Range;
 
 /// How the values of a block are weighed.
 pub(super) struct How {
@@ -101,7 +100,6 @@ impl<T: Float> Scratch<T> {
         head: Head<'_>,
         packed: Option<Packed<'_, T::Real>>,
         block: usize,
-        rows: Range<usize>,
         how: How,
     ) {
         let How {
@@ -113,17 +111,17 @@ impl<T: Float> Scratch<T> {
         if !meanwhile {
             asks.ask(usize::MAX);
         }
-        let x = self.x.get(rows.len() * STRIDE);
+        let rows = self.rows.len();
+        let x = self.x.get(rows * STRIDE);
         let stride = sums_stride(call.v().width());
-        let sums = self.chunk.sums.get(self.rows.len() * stride);
-        let sums = &mut sums[rows.start * stride..rows.end * stride];
-        let spans = &self.spans[rows.clone()];
+        let sums = self.chunk.sums.get(rows * stride);
+        let spans = &self.spans[..];
         let union = Span::union(spans);
         let start = head.stretch.keys.start + block * BLOCK;
         let begin = if first {
             Start::Zero
         } else {
-            Start::Times(&self.corrections[rows.clone()])
+            Start::Times(&self.corrections)
         };
         if union.is_empty() {
             if first {
@@ -142,7 +140,7 @@ impl<T: Float> Scratch<T> {
             let range = start + union.from..start + union.to;
             for (i, sums) in sums.chunks_exact_mut(stride.max(1)).enumerate() {
                 // The values of dropped keys are taken as 0, as what comes before the first is.
-                let kept = &self.kept[rows.start + i];
+                let kept = &self.kept[i];
                 let spare = &mut self.spare;
                 spare.clear();
                 spare.resize((union.from - keys.from) * width, T::default());
@@ -180,7 +178,7 @@ impl<T: Float> Scratch<T> {
                     };
                     for keys in union.chains() {
                         let v = v.part(keys.from - union.from..keys.to - union.from);
-                        let kept = &kept[rows.start + i];
+                        let kept = &kept[i];
                         weigh_kept(call, &x[i * STRIDE..], kept, keys, v, weighed);
                         match factor {
                             Some(factor) => (call.kernels.add)(sums, factor, weighed, T::Real::ONE),
@@ -194,8 +192,8 @@ impl<T: Float> Scratch<T> {
                     &mut Softmax {
                         spans,
                         x,
-                        max: &mut self.chunk.max[rows.clone()],
-                        sums: &mut self.chunk.lanes[rows.clone()],
+                        max: &mut self.chunk.max,
+                        sums: &mut self.chunk.lanes,
                         c: call.c,
                     },
                     &Values {
@@ -232,12 +230,8 @@ impl<T: Float> Scratch<T> {
                     }
                 });
         } else {
-            // What some of the rows see of what all do.
-            let all = Span::union(&self.spans);
-            let keys = block * BLOCK + all.from..block * BLOCK + all.to;
-            let v = widened(call, packed, &mut self.v, keys);
-            let first = union.from / depth - all.from / depth;
-            weigh(v.part(first..union.to.div_ceil(depth) - all.from / depth));
+            let keys = block * BLOCK + union.from..block * BLOCK + union.to;
+            weigh(widened(call, packed, &mut self.v, keys));
         }
     }
 }

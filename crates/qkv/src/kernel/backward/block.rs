@@ -163,7 +163,7 @@ impl<T: Real> Workspace<T> {
         if inner.is_some() {
             self.raw.get(rows * STRIDE).copy_from_slice(x);
         }
-        scratch.bend(call, head, block, 0..rows, 0);
+        scratch.bend(call, head, block, 0..rows);
         // The gradient of weights: g · v.
         let dx = self.dx.get(rows * STRIDE);
         let grad = grad_rows(problem, head, &scratch.rows, &mut self.grad);
