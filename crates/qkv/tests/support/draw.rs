@@ -39,7 +39,11 @@ impl Sizes {
         match random.below(24) {
             0 | 1 | 12 | 13 => sizes.keys = random.pick(&LONG),
             2 | 3 => sizes.queries = random.pick(&LONG),
-            4 => sizes.queries = random.pick(&[95, 96, 97, 191, 192, 193]),
+            4 => {
+                // Around blocks of queries.
+                let around = random.pick(&[96, 144, 192, 264, 288]);
+                sizes.queries = around - 1 + random.below(3);
+            }
             5 => sizes.keys = random.below(300),
             6 => sizes.queries = random.below(200),
             7 => sizes.keys = 0,
