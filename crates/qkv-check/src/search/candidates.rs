@@ -120,6 +120,11 @@ pub(crate) fn search(case: &Case<'_>, right: Option<&Compared>, finest: usize) -
         .collect();
     let singles: Vec<Hypothesis> = changes.iter().map(|change| single(case, change)).collect();
     let mut survivors = confirm(case, singles, &probes, &bar);
+    if finest < 2 {
+        // The right answer fits in the format of the numbers: nothing but a simple explanation is
+        // believed then.
+        return report(case, survivors);
+    }
     // Rounding needs no shift.
     let differs = finest == usize::MAX;
     if survivors.is_empty() && differs && case.has_scores() {

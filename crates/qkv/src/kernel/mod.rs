@@ -74,7 +74,10 @@ use call::Call;
 ///
 /// Shapes as in [`Inputs`]; output `[batch, heads, queries, value_dim]`, lse `[batch, heads,
 /// queries]`. A row that keeps no key is zero, has lse = −∞ and is listed. It equals
-/// [`definition::forward`](crate::definition::forward) within [`bound`](crate::bound).
+/// [`definition::forward`](crate::definition::forward) within [`bound`](crate::bound), as long as
+/// sums do not overflow: values are summed with weights of up to 1 each before they are divided by
+/// the sum of the weights, so values near the largest number of the type (of `f32` for half
+/// precision) become infinite where several keys weigh much.
 ///
 /// # Errors
 /// Those of [`Attention::check`], [`Error::EmptyRows`] where the caller asked for it, and those of
