@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 pub fn run(args: &BenchArgs) -> Result<()> {
     refuse_what_there_is_not(args)?;
     let file = args.file.as_deref().map(target).transpose()?;
+    output::check_places([("-o", file.as_deref())])?;
     let bench = Bench {
         args,
         cases: if args.case.is_empty() {

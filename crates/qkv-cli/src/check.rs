@@ -32,6 +32,10 @@ pub fn run(mut args: CheckArgs) -> Result<u8> {
     let target = target(args)?;
     let settings = settings(args);
     let apart = apart::Wanted::new(args)?;
+    output::check_places([
+        ("-o", target.file()),
+        ("--tell-apart", apart.as_ref().map(apart::Wanted::file)),
+    ])?;
     if apart.is_some() && (args.sheet.is_some() || !args.files.is_empty()) {
         return Err(Error::Conflict {
             argument: "--tell-apart",

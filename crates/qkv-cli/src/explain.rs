@@ -29,6 +29,8 @@ pub fn run(mut args: ExplainArgs) -> Result<()> {
     let settings = output::settings(&args.output, &rows);
     refuse_idle_seed(&args)?;
     let exercise = Exercise::new(&mut args, &target, settings.lang)?;
+    let key = exercise.as_ref().map(|exercise| exercise.key.as_path());
+    output::check_places([("-o", target.file()), ("-o", key)])?;
     let mut stdin = io::stdin().lock();
     let run = Run {
         args: &args,

@@ -128,7 +128,7 @@ impl Target {
     pub fn check_inputs(&self, reader: &Reader<'_>) -> Result<()> {
         match &self.file {
             None => Ok(()),
-            Some(file) => refuse_input(reader, file),
+            Some(file) => refuse_input("-o", reader, file),
         }
     }
 
@@ -191,14 +191,57 @@ impl Target {
     }
 }
 
+/// Refuses files that could not be written, or that would overwrite each other, before the work
+/// that fills them; each with the option that names it.
+pub fn check_places<'a>(
+    files: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>,
+) -> Result<()> {
+    let mut checked: Vec<(&str, &Path)> = Vec::new();
+    for (argument, file) in files {
+        let Some(file) = file.filter(|file| *file != Path::new("-")) else {
+            continue;
+        };
+        qkv_io::check_place(file).map_err(Error::io(argument))?;
+        let twice = checked.iter().find(|(_, other)| is_same(other, file));
+        if let Some((other, _)) = twice {
+            return Err(Error::Conflict {
+                argument,
+                other: format!(
+                    "{other}, which names {} too",
+                    shown(&file.to_string_lossy())
+                ),
+                remedy: "name another file",
+            });
+        }
+        checked.push((argument, file));
+    }
+    Ok(())
+}
+
+/// Whether two paths name one file, which need not be there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        path.canonicalize().ok().or_else(|| {
+            let folder = path.parent()?;
+            let here = if folder.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                folder
+            };
+            Some(here.canonicalize().ok()?.join(path.file_name()?))
+        })
+    };
+    matches!((place(one), place(other)), (Some(one), Some(other)) if one == other)
+}
+
 /// Refuses to overwrite a file that an option was read from.
-pub fn refuse_input(reader: &Reader<'_>, file: &Path) -> Result<()> {
+pub fn refuse_input(argument: &'static str, reader: &Reader<'_>, file: &Path) -> Result<()> {
     match reader.reader_of(file) {
         None => Ok(()),
-        Some(argument) => Err(Error::Conflict {
-            argument: "-o",
+        Some(other) => Err(Error::Conflict {
+            argument,
             other: format!(
-                "{}, which is also the input of {argument}",
+                "{}, which is also the input of {other}",
                 shown(&file.to_string_lossy())
             ),
             remedy: "name another file",

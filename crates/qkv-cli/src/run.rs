@@ -29,6 +29,7 @@ use write::Results;
 /// Reads, computes, writes.
 pub fn run(args: &RunArgs) -> Result<()> {
     let target = Target::new(&args.output, args.gradient.backward)?;
+    output::check_places([("-o", target.file.as_deref())])?;
     let drawn = args.attention.dropout.is_some();
     options::refuse_idle_seed(&args.attention, drawn, "--dropout")?;
     let threads = args.threads.unwrap_or_else(workers::cores);
@@ -134,7 +135,7 @@ impl Run<'_> {
         let options = Options::read(&self.args.attention, &mut reader, inputs.heads())?;
         let norms = Norms::read(&self.args.norms, &mut reader)?;
         if let Some(file) = &self.target.file {
-            output::refuse_input(&reader, file)?;
+            output::refuse_input("-o", &reader, file)?;
         }
         let block = Block {
             q_norm: norms.q,

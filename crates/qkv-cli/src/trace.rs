@@ -21,6 +21,11 @@ use watch::Watched;
 /// Opens, looks, shows.
 pub fn run(args: &TraceArgs) -> Result<()> {
     let targets = Targets::new(&args.output)?;
+    output::check_places(
+        targets
+            .files()
+            .map(|(argument, file)| (argument, Some(file))),
+    )?;
     if targets.svg.is_some() && (args.part.layer.is_empty() || args.part.head.is_empty()) {
         return Err(Error::Missing {
             argument: "--layer and --head".into(),
@@ -219,9 +224,9 @@ fn show(
         most_heads: args.find.most,
         ..MapView::default()
     };
-    if let Some(file) = &targets.trace {
+    if let Some((argument, file)) = &targets.trace {
         let keep = part.keep.clone().unwrap_or_default();
-        qkv_trace::write(file, &mut chosen, &keep).map_err(Error::trace("-o"))?;
+        qkv_trace::write(file, &mut chosen, &keep).map_err(Error::trace(argument))?;
     } else if part.keep.is_some() {
         return Err(Error::Alone {
             argument: "--keep",
@@ -251,15 +256,15 @@ fn show(
         });
     }
     let settings = settings(args, targets);
-    if let Some(file) = &targets.html {
-        let page = map_html(&mut chosen, &view, &settings).map_err(Error::trace("--html"))?;
-        write(file, "--html", page.as_bytes())?;
+    if let Some((argument, file)) = &targets.html {
+        let page = map_html(&mut chosen, &view, &settings).map_err(Error::trace(argument))?;
+        write(argument, file, page.as_bytes())?;
     }
-    if let Some(file) = &targets.svg {
+    if let Some((argument, file)) = &targets.svg {
         let place = one_head(&chosen, part.entry)?;
         let drawing =
-            map_svg(&mut chosen, place, &view, &settings).map_err(Error::trace("--svg"))?;
-        write(file, "--svg", drawing.as_bytes())?;
+            map_svg(&mut chosen, place, &view, &settings).map_err(Error::trace(argument))?;
+        write(argument, file, drawing.as_bytes())?;
     }
     let text = match targets.printed(!view.rankings.is_empty()) {
         None => return Ok(()),
@@ -272,7 +277,7 @@ fn show(
         }
     };
     match &targets.text {
-        Some(file) => write(file, "-o", text.as_bytes()),
+        Some((argument, file)) => write(argument, file, text.as_bytes()),
         None => output::print(text.as_bytes()),
     }
 }
@@ -300,13 +305,13 @@ fn settings(args: &TraceArgs, targets: &Targets) -> Settings {
             digits: look.digits,
             width: look.width,
             color: look.color,
-            file: targets.text.clone(),
+            file: targets.text.as_ref().map(|(_, file)| file.clone()),
         },
         &[],
     )
 }
 
-fn write(file: &Path, argument: &'static str, bytes: &[u8]) -> Result<()> {
+fn write(argument: &'static str, file: &Path, bytes: &[u8]) -> Result<()> {
     if file == Path::new("-") {
         return output::print_with(|out| out.write_all(bytes));
     }

@@ -326,14 +326,3 @@ fn bad_words_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     refusals("bench", folder.path(), REFUSED);
 }
-
-#[test]
-fn a_file_that_cannot_be_written() {
-    let ran = qkv("bench --case tiny-2 --repeat 5 --json -o nowhere/raw.jsonl");
-    assert_eq!(ran.code, 2);
-    assert!(
-        ran.err.contains("-o: ") && ran.err.contains("make the folder first"),
-        "{}",
-        ran.err
-    );
-}

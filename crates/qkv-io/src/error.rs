@@ -89,6 +89,17 @@ pub enum Error {
         /// The folder.
         path: String,
     },
+    /// A file cannot be written for want of its folder.
+    #[error(
+        "could not write {}: there is no folder {}; make the folder first, or correct the path",
+        shown(.path), shown(.folder)
+    )]
+    NoFolder {
+        /// The file.
+        path: String,
+        /// The folder.
+        folder: String,
+    },
     /// A device where a file is needed.
     #[error("{} is a device, not a file; give a file, or - for standard input", shown(.path))]
     Device {

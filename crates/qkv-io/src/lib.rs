@@ -62,4 +62,6 @@ pub use safetensors::{Notes, safetensors_notes};
 pub use shown::{many, shown, shown_shape, shown_within};
 pub use system::reason;
 pub use tensor_file::TensorFile;
-pub use write::{write_arrays, write_file, write_file_with, write_files, write_safetensors};
+pub use write::{
+    check_place, write_arrays, write_file, write_file_with, write_files, write_safetensors,
+};

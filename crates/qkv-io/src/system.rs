@@ -12,9 +12,7 @@ use crate::shown::shown;
 /// ```
 pub fn reason(error: &io::Error) -> String {
     let words = match error.kind() {
-        ErrorKind::NotFound => {
-            "there is no such file or folder; make the folder first, or correct the path"
-        }
+        ErrorKind::NotFound => "there is no such file or folder; correct the path",
         ErrorKind::PermissionDenied => {
             "permission is denied; change the permissions, or use a place that is yours"
         }

@@ -72,6 +72,67 @@ pub fn write_files(files: &[(&Path, &[u8])]) -> Result<()> {
     staged.try_for_each(|(staged, (path, _))| staged.finish(path))
 }
 
+/// Refuses a path that [`write_file`] could not write to, before there is anything to write: an
+/// empty file is made beside it, as when it is written, and removed. What is no regular file is not
+/// tried.
+///
+/// # Errors
+/// When the folder is not there or may not be written to, when the path is a folder, and whatever
+/// else the system refuses.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// qkv_io::check_place(&folder.path().join("out.npy"))?;
+/// let error = qkv_io::check_place(&folder.path().join("runs/out.npy")).unwrap_err();
+/// assert!(error.to_string().ends_with("make the folder first, or correct the path"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn check_place(path: &Path) -> Result<()> {
+    match place_of(path)? {
+        Place::Direct => Ok(()),
+        Place::File(target, _) => create_beside(&target)
+            .and_then(|(beside, _)| fs::remove_file(beside))
+            .map_err(|source| not_written(path, source)),
+    }
+}
+
+/// What a path names.
+enum Place {
+    /// A file, there or to be; the permissions are those of the one that is there.
+    File(PathBuf, Option<fs::Permissions>),
+    /// No regular file: it is written to directly.
+    Direct,
+}
+
+fn place_of(path: &Path) -> Result<Place> {
+    let fail = |source| not_written(path, source);
+    match fs::metadata(path) {
+        Ok(old) if old.is_dir() => Err(Error::Folder {
+            path: path.display().to_string(),
+        }),
+        Ok(old) if !old.is_file() => Ok(Place::Direct),
+        Ok(old) => {
+            // Through a symbolic link, the file it names is replaced and the link stays.
+            let target = fs::canonicalize(path).map_err(fail)?;
+            Ok(Place::File(target, Some(old.permissions())))
+        }
+        Err(_) if names_a_folder(path) => Err(Error::NoFolder {
+            path: path.display().to_string(),
+            folder: path.display().to_string(),
+        }),
+        Err(_) => Ok(Place::File(path.to_owned(), None)),
+    }
+}
+
+/// Whether a path ends as only a folder's does: `runs/`, `runs/.` or `runs/..`.
+fn names_a_folder(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let last = bytes
+        .rsplit(|&byte| std::path::is_separator(byte.into()))
+        .next();
+    !bytes.is_empty() && matches!(last, Some(b"" | b"." | b".."))
+}
+
 /// What waits for the name of its file.
 enum Staged<W> {
     Temporary(Temporary),
@@ -83,22 +144,12 @@ fn stage<W>(path: &Path, write: W) -> Result<Staged<W>>
 where
     W: FnOnce(&mut dyn Write) -> io::Result<()>,
 {
-    let fail = |source| not_written(path, source);
-    let temporary = match fs::metadata(path) {
-        Ok(old) if old.is_dir() => {
-            return Err(Error::Folder {
-                path: path.display().to_string(),
-            });
-        }
-        Ok(old) if !old.is_file() => return Ok(Staged::Direct(write)),
-        Ok(old) => {
-            // Through a symbolic link, the file it names is replaced and the link stays.
-            let target = fs::canonicalize(path).map_err(fail)?;
-            Temporary::write(&target, write, Some(old.permissions()))
-        }
-        Err(_) => Temporary::write(path, write, None),
-    };
-    temporary.map(Staged::Temporary).map_err(fail)
+    match place_of(path)? {
+        Place::Direct => Ok(Staged::Direct(write)),
+        Place::File(target, permissions) => Temporary::write(&target, write, permissions)
+            .map(Staged::Temporary)
+            .map_err(|source| not_written(path, source)),
+    }
 }
 
 impl<W> Staged<W>
@@ -118,6 +169,13 @@ where
 }
 
 fn not_written(path: &Path, source: io::Error) -> Error {
+    let folder = folder_of(path);
+    if source.kind() == io::ErrorKind::NotFound && !folder.exists() {
+        return Error::NoFolder {
+            path: path.display().to_string(),
+            folder: folder.display().to_string(),
+        };
+    }
     Error::Io {
         action: "write",
         path: path.display().to_string(),

@@ -4,7 +4,10 @@
 mod common;
 
 use common::{bytes, fixtures};
-use qkv_io::{Array, read_bytes, read_file, write_arrays, write_file, write_safetensors};
+use qkv_io::{
+    Array, check_place, read_bytes, read_file, write_arrays, write_file, write_safetensors,
+};
+use std::path::Path;
 
 #[test]
 fn arrays_come_back_in_their_types() {
@@ -83,13 +86,56 @@ fn files_are_replaced_whole() {
     write_file(&path, b"a long first version").unwrap();
     write_file(&path, b"short").unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"short");
-    let error = write_file(folder.path(), b"x").unwrap_err().to_string();
-    assert!(error.contains("is a folder"), "{error}");
-    let error = write_file(&folder.path().join("no/such/x"), b"x")
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("could not write"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// What cannot be written is refused in the same words before and after there is something to write.
+#[test]
+fn places_that_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    write_file(&folder.path().join("file"), b"1").unwrap();
+    for (place, says) in [
+        ("", "is a folder; name a file in it"),
+        (
+            "no/such/x",
+            "no/such; make the folder first, or correct the path",
+        ),
+        ("no/", "no/; make the folder first"),
+        ("no/.", "no/.; make the folder first"),
+        ("no/..", "no/..; make the folder first"),
+        ("file/x", "a part of the path before its last is a file"),
+        ("file/", "file/; make the folder first"),
+    ] {
+        let path = folder.path().join(place);
+        let before = check_place(&path).unwrap_err().to_string();
+        let after = write_file(&path, b"x").unwrap_err().to_string();
+        assert!(before.contains(says), "{place}: {before}");
+        assert_eq!(before, after, "{place}");
+    }
+    check_place(&folder.path().join("file")).unwrap();
+    check_place(&folder.path().join("other")).unwrap();
+    check_place(Path::new("/dev/null")).unwrap();
+    assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"1");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Root may write anywhere, so whether the folder lets anything in is tried first.
+#[cfg(unix)]
+#[test]
+fn a_folder_without_permission() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o555)).unwrap();
+    let open = std::fs::write(folder.path().join("tried"), b"").is_ok();
+    let says = match check_place(&path) {
+        Ok(()) => "open".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    assert!(
+        says.contains(if open { "open" } else { "permission is denied" }),
+        "{says}"
+    );
 }
 
 #[cfg(unix)]
@@ -108,7 +154,7 @@ fn links_permissions_and_devices_are_kept() {
         std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o640
     );
-    write_file(std::path::Path::new("/dev/null"), b"3").unwrap();
+    write_file(Path::new("/dev/null"), b"3").unwrap();
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
 

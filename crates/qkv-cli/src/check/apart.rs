@@ -3,6 +3,7 @@
 use crate::args::{CheckArgs, Layout};
 use crate::arrays::Reader;
 use crate::error::{Error, Result};
+use crate::output;
 use qkv::{StepName, Tensor};
 use qkv_check::{Apart, Report, Scene};
 use qkv_io::{Encoded, Encoding, encode, shown, write_file_with};
@@ -32,13 +33,6 @@ impl Wanted {
             Some("npz") => Encoding::Npz,
             _ => return Err(refuse(format!("\"{}\"", shown(&file.to_string_lossy())))),
         };
-        if args.report.file.as_deref() == Some(file) {
-            return Err(Error::Conflict {
-                argument: "--tell-apart",
-                other: "-o of the same name".into(),
-                remedy: "name another file",
-            });
-        }
         Ok(Some(Wanted {
             file: file.clone(),
             encoding,
@@ -46,19 +40,14 @@ impl Wanted {
         }))
     }
 
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Refuses to overwrite an input.
     pub fn check_inputs(&self, reader: &Reader<'_>) -> Result<()> {
-        match reader.reader_of(&self.file) {
-            None => Ok(()),
-            Some(argument) => Err(Error::Conflict {
-                argument: "--tell-apart",
-                other: format!(
-                    "{}, which is also the input of {argument}",
-                    shown(&self.file.to_string_lossy())
-                ),
-                remedy: "name another file",
-            }),
-        }
+        output::refuse_input("--tell-apart", reader, &self.file)
     }
 
     /// Writes the input, and what each explanation gives for it; says how it is read.

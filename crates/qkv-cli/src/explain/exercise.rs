@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 pub struct Exercise {
     paper: Paper,
     sheet: PathBuf,
-    key: PathBuf,
+    /// The sheet's answers.
+    pub key: PathBuf,
     /// Words of the command that were drawn, besides the arrays.
     drawn: Vec<String>,
     /// What the sheet says about them.
@@ -93,7 +94,7 @@ impl Exercise {
 
     /// Refuses to overwrite an input with the key.
     pub fn check_inputs(&self, reader: &Reader<'_>) -> Result<()> {
-        output::refuse_input(reader, &self.key)
+        output::refuse_input("-o", reader, &self.key)
     }
 
     /// Writes both files and says which.

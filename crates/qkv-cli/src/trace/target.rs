@@ -7,17 +7,20 @@ use crate::output;
 use qkv_io::shown;
 use std::path::{Path, PathBuf};
 
+/// A file, and the option that names it.
+pub type Named = (&'static str, PathBuf);
+
 /// Files by what they hold.
 #[derive(Debug, Default)]
 pub struct Targets {
     /// A trace.
-    pub trace: Option<PathBuf>,
+    pub trace: Option<Named>,
     /// A page.
-    pub html: Option<PathBuf>,
+    pub html: Option<Named>,
     /// A drawing.
-    pub svg: Option<PathBuf>,
+    pub svg: Option<Named>,
     /// What would be printed.
-    pub text: Option<PathBuf>,
+    pub text: Option<Named>,
     format: Option<TraceFormat>,
 }
 
@@ -25,8 +28,8 @@ impl Targets {
     /// From --html, --svg, -o, --format and --json.
     pub fn new(args: &TraceOutputArgs) -> Result<Targets> {
         let mut targets = Targets {
-            html: args.html.clone(),
-            svg: args.svg.clone(),
+            html: args.html.clone().map(|file| ("--html", file)),
+            svg: args.svg.clone().map(|file| ("--svg", file)),
             format: match (args.format, args.json) {
                 (Some(TraceFormat::Text), true) => {
                     return Err(Error::Conflict {
@@ -50,11 +53,11 @@ impl Targets {
             remedy: "both name a file of the same kind: leave one out",
         };
         match ending.as_deref().and_then(|ending| ending.to_str()) {
-            Some("safetensors") => targets.trace = Some(file),
+            Some("safetensors") => targets.trace = Some(("-o", file)),
             Some("html" | "htm") if targets.html.is_some() => return Err(twice("--html")),
-            Some("html" | "htm") => targets.html = Some(file),
+            Some("html" | "htm") => targets.html = Some(("-o", file)),
             Some("svg") if targets.svg.is_some() => return Err(twice("--svg")),
-            Some("svg") => targets.svg = Some(file),
+            Some("svg") => targets.svg = Some(("-o", file)),
             Some("txt") => targets.set_text(file, TraceFormat::Text)?,
             Some("json") => targets.set_text(file, TraceFormat::Json)?,
             _ => {
@@ -76,7 +79,7 @@ impl Targets {
                 remedy: "leave out --format, or give the file the ending of that format".into(),
             });
         }
-        self.text = Some(file);
+        self.text = Some(("-o", file));
         self.format = Some(format);
         Ok(())
     }
@@ -89,18 +92,25 @@ impl Targets {
             .or_else(|| (!file || ranked).then_some(TraceFormat::Text))
     }
 
+    /// The files that are written, each with the option that names it.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        [&self.trace, &self.html, &self.svg, &self.text]
+            .into_iter()
+            .flatten()
+            .map(|(argument, file)| (*argument, file.as_path()))
+    }
+
     /// Refuses to overwrite an input.
     pub fn check_inputs(&self, reader: &Reader<'_>, model: Option<&str>) -> Result<()> {
-        let files = [&self.trace, &self.html, &self.svg, &self.text];
-        for file in files.into_iter().flatten() {
-            output::refuse_input(reader, file)?;
+        for (argument, file) in self.files() {
+            output::refuse_input(argument, reader, file)?;
             let same = |model: &str| {
                 let (a, b) = (Path::new(model).canonicalize(), file.canonicalize());
                 matches!((a, b), (Ok(a), Ok(b)) if a == b)
             };
             if model.is_some_and(same) {
                 return Err(Error::Conflict {
-                    argument: "-o",
+                    argument,
                     other: format!(
                         "{}, which is also the input",
                         shown(&file.to_string_lossy())
