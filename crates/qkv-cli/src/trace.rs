@@ -178,11 +178,11 @@ fn open_stored(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Box<dyn Sour
     Ok(Box::new(file))
 }
 
-/// Whether this is a file of arrays rather than a model.
+/// Whether this is a file of arrays, there or not, rather than a model.
 fn is_trace(name: &str) -> bool {
     let path = Path::new(name);
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
-    path.is_file() && ending.is_some_and(|ending| ending == "safetensors")
+    !path.is_dir() && ending.is_some_and(|ending| ending == "safetensors")
 }
 
 /// Everything that was asked for.

@@ -5,6 +5,7 @@ mod common;
 use common::{command, npy_f32, qkv, refusals, run_with, words};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 const FIELDS: [&str; 13] = [
     "case",
@@ -213,17 +214,26 @@ fn others_that_are_not_there() {
     let (code, _, err) = with_python("exit 1", line);
     assert_eq!(code, Some(2));
     assert!(err.contains("it ended at once"), "{err}");
-    let output = command(&std::env::temp_dir())
-        .args(words(line))
-        .env("PYTHON", "/nowhere/python")
-        .output()
-        .expect("runs");
-    assert_eq!(output.status.code(), Some(2));
-    let err = String::from_utf8(output.stderr).expect("UTF-8");
-    assert!(
-        err.contains("/nowhere/python") && err.contains("variable PYTHON"),
-        "{err}"
-    );
+    let here = std::env::temp_dir();
+    let here = here.to_str().expect("UTF-8");
+    for (python, says) in [
+        ("/nowhere/python", "there is no such program"),
+        ("nowhere-python", "there is no such program"),
+        (here, "that is no program, or you may not run it"),
+    ] {
+        let output = command(Path::new(here))
+            .args(words(line))
+            .env("PYTHON", python)
+            .output()
+            .expect("runs");
+        assert_eq!(output.status.code(), Some(2));
+        let err = String::from_utf8(output.stderr).expect("UTF-8");
+        let says = format!(
+            "qkv: --against: onnxruntime with {python} is not possible; {says}: install Python, or \
+             name one that is there in the variable PYTHON\n"
+        );
+        assert_eq!(err, says);
+    }
 }
 
 /// A result that differs is no peer's, and one that is equal is; this one is the mean of both

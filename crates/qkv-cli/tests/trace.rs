@@ -113,6 +113,7 @@ fn what_does_not_fit_is_refused() {
     fs::write(folder.path().join("two.json"), r#"["a", "b"]"#).expect("written");
     fs::write(folder.path().join("odd.json"), r#"{"keys": [1]}"#).expect("written");
     fs::write(folder.path().join("cut.json"), r#"["a", "#).expect("written");
+    fs::write(folder.path().join("empty.json"), "\n").expect("written");
     let trace = fs::read(folder.path().join("t.safetensors")).expect("a trace");
     fs::write(
         folder.path().join("cut.safetensors"),
@@ -129,7 +130,30 @@ fn what_does_not_fit_is_refused() {
             "--weights: tokens: 2 tokens for weights with 3 keys",
         ),
         ("trace --weights w.json --tokens odd.json", "--tokens: "),
-        ("trace --weights w.json --tokens cut.json", "--tokens: "),
+        (
+            "trace --weights w.json --tokens cut.json",
+            "--tokens: cut.json, line 1, character ",
+        ),
+        (
+            "trace --weights w.json --tokens '[\"a\"'",
+            "--tokens: argument, line 1, character 4: not valid: the text ends in the middle",
+        ),
+        (
+            "trace --weights w.json --tokens empty.json",
+            "--tokens: empty.json is empty",
+        ),
+        (
+            "trace --weights w.json --tokens none.json",
+            "--tokens: there is no file \"none.json\"; check the path\n",
+        ),
+        (
+            "trace none.safetensors",
+            "MODEL: there is no file \"none.safetensors\"; check the path\n",
+        ),
+        (
+            "trace model --texts none.txt",
+            "--texts: there is no file \"none.txt\"; check the path\n",
+        ),
         (
             "trace --weights w.json --tokens no.json",
             "--tokens: there is no file",

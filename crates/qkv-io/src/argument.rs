@@ -209,9 +209,8 @@ pub fn arrays_in(argument: &str) -> Result<Vec<Entry>> {
 pub(crate) fn open_regular(path: &Path) -> Result<File> {
     let origin = path.display().to_string();
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Error::NotFound {
+        io::ErrorKind::NotFound => Error::NoFile {
             path: origin.clone(),
-            literal: None,
         },
         _ => unreadable(&origin, error),
     })?;
@@ -269,7 +268,7 @@ const MOST_TEXT: u64 = 1 << 30;
 ///
 /// ```
 /// let error = qkv_io::read_text("nosuch.txt".as_ref()).unwrap_err();
-/// assert!(error.to_string().starts_with("there is no file \"nosuch.txt\""));
+/// assert_eq!(error.to_string(), "there is no file \"nosuch.txt\"; check the path");
 /// ```
 pub fn read_text(path: &Path) -> Result<String> {
     let origin = path.display().to_string();

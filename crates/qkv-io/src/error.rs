@@ -75,6 +75,12 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// There is no such file.
+    #[error("there is no file \"{}\"; check the path", shown(.path))]
+    NoFile {
+        /// The path that was tried.
+        path: String,
+    },
     /// There is no such file, and the argument is no literal either.
     #[error("there is no file \"{}\"{}", shown(.path), literal_note(.literal))]
     NotFound {

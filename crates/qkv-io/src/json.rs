@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
@@ -54,6 +55,33 @@ pub(crate) fn read_object(text: &str, name: Option<&str>, origin: &str) -> Resul
         });
     }
     parse_lists(list, origin, Lists::Json).map_err(|error| moved(error, line, column))
+}
+
+/// Reads JSON of any kind; `origin` is its name in messages.
+///
+/// # Errors
+/// Says where it is not valid.
+///
+/// ```
+/// let error = qkv_io::parse_json("[\"a\",", "t.json").unwrap_err().to_string();
+/// assert!(error.starts_with("t.json, line 1, character 5: not valid: the text ends"), "{error}");
+/// ```
+pub fn parse_json(text: &str, origin: &str) -> Result<Value> {
+    if text.trim().is_empty() {
+        return Err(Error::Empty {
+            origin: origin.to_owned(),
+        });
+    }
+    serde_json::from_str(text).map_err(|error| Error::Text {
+        origin: origin.to_owned(),
+        place: Place::Character {
+            line: error.line(),
+            column: error.column().max(1),
+        },
+        fault: TextFault::Syntax {
+            says: in_words(&error),
+        },
+    })
 }
 
 /// What a parser found wrong with JSON, in plain words.

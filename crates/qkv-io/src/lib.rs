@@ -56,6 +56,7 @@ pub use encode::{Chunk, Encoded, Encoding, Sink, encode};
 pub use error::{Entry, Error, Result};
 pub use fault::{Place, TextFault};
 pub use half;
+pub use json::parse_json;
 pub use literal::parse_literal;
 pub use map::{InFile, Mapped};
 pub use safetensors::{Notes, safetensors_notes};

@@ -10,7 +10,7 @@ use qkv::{DType, Float};
 use qkv_io::{Chunk, Encoded, Encoding, encode, shown, shown_within};
 use serde_json::{Value, json};
 use std::env;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -42,6 +42,16 @@ fn python() -> String {
         .unwrap_or_else(|| "python3".into())
 }
 
+/// Why a Python could not be started, and what to do.
+fn not_started(error: &io::Error) -> String {
+    let why = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => "there is no such program".into(),
+        ErrorKind::PermissionDenied => "that is no program, or you may not run it".into(),
+        _ => format!("it could not be started ({})", qkv_io::reason(error)),
+    };
+    format!("{why}: install Python, or name one that is there in the variable PYTHON")
+}
+
 impl Process {
     /// Starts it and waits until the library is there.
     pub fn start(peer: Peer, threads: usize) -> Result<Process> {
@@ -65,12 +75,7 @@ impl Process {
             value: format!("{} with {}", peer.name(), shown(&python)),
             remedy: says,
         };
-        let mut child = started.map_err(|error| {
-            absent(format!(
-                "it could not be started ({}): install Python, or name one in the variable PYTHON",
-                qkv_io::reason(&error)
-            ))
-        })?;
+        let mut child = started.map_err(|error| absent(not_started(&error)))?;
         let (Some(ask), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(absent("it takes no input".into()));
         };

@@ -7,11 +7,7 @@ use crate::explain;
 use crate::output::{Kind, Target};
 use clap::Parser;
 use qkv_report::{BadSheet, Settings, Sheet, sheet_findings, sheet_json};
-use std::fs;
-use std::io::Read;
-
-/// Larger files are no sheets.
-const MOST_BYTES: u64 = 16 << 20;
+use std::path::Path;
 
 /// Reads the sheet, works its problem out and corrects it; the language is the sheet's own if none
 /// is asked for.
@@ -24,7 +20,8 @@ pub fn run(args: &CheckArgs, path: &str, target: &Target, settings: &Settings) -
             remedy: "the sheet holds its problem: leave it out",
         });
     }
-    let sheet = Sheet::read(&read(path)?).map_err(bad)?;
+    let text = qkv_io::read_text(Path::new(path)).map_err(Error::io("--sheet"))?;
+    let sheet = Sheet::read(&text).map_err(bad)?;
     let words = ["qkv".to_owned()]
         .into_iter()
         .chain(sheet.command.iter().cloned());
@@ -49,32 +46,6 @@ pub fn run(args: &CheckArgs, path: &str, target: &Target, settings: &Settings) -
         _ => super::rendered(&sheet_findings(&correction, lang), kind, &settings),
     })?;
     Ok(if correction.all_right() { 0 } else { DIFFERENT })
-}
-
-fn read(path: &str) -> Result<String> {
-    let wrong = |value: String, remedy: &str| Error::Value {
-        argument: "--sheet",
-        value,
-        remedy: remedy.into(),
-    };
-    let unreadable = |error: std::io::Error| {
-        let shown = qkv_io::shown(path);
-        wrong(
-            format!("{shown}: {}", qkv_io::reason(&error)),
-            "give the file that qkv explain --exercise wrote, filled in",
-        )
-    };
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(unreadable)?;
-    file.take(MOST_BYTES)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
-    String::from_utf8(bytes).map_err(|_| {
-        wrong(
-            format!("{}, which is not UTF-8 text,", qkv_io::shown(path)),
-            "fill in the sheet as text or Markdown",
-        )
-    })
 }
 
 fn bad(sheet: BadSheet) -> Error {

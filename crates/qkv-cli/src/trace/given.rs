@@ -44,24 +44,17 @@ fn tokens(text: &str) -> Result<Texts> {
     let is_json = text.trim_start().starts_with(['[', '{']);
     if Path::new(text).exists() {
         let read = qkv_io::read_text(Path::new(text)).map_err(Error::io("--tokens"))?;
-        let json = serde_json::from_str(&read);
-        return json.map_or_else(
-            |error| Err(bad(text, &error.to_string())),
-            |json| of_json(&json),
-        );
+        let json = qkv_io::parse_json(&read, text).map_err(Error::io("--tokens"))?;
+        return of_json(&json);
     }
     if is_json {
-        let json = serde_json::from_str(text);
-        return json.map_or_else(
-            |error| Err(bad(text, &error.to_string())),
-            |json| of_json(&json),
-        );
+        let json = qkv_io::parse_json(text, "argument").map_err(Error::io("--tokens"))?;
+        return of_json(&json);
     }
     // A name of a file that is not there is no text of one word.
     if text.ends_with(".json") {
-        return Err(Error::io("--tokens")(qkv_io::Error::NotFound {
+        return Err(Error::io("--tokens")(qkv_io::Error::NoFile {
             path: text.to_owned(),
-            literal: None,
         }));
     }
     let words: Vec<String> = text.split_whitespace().map(Into::into).collect();

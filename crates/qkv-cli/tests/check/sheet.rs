@@ -282,7 +282,11 @@ fn damaged_sheets_are_refused_clearly() {
         "check",
         desk.path(),
         &[
-            ("--sheet nowhere.md", &["--sheet", "nowhere.md"]),
+            (
+                "--sheet nowhere.md",
+                &["--sheet: there is no file \"nowhere.md\"; check the path\n"],
+            ),
+            ("--sheet .", &["--sheet: . is a folder; name a file in it"]),
             ("--sheet none.md", &["no sheet"]),
             ("--sheet cut.md", &["damaged", "character"]),
             ("--sheet new.md", &["version 2"]),
