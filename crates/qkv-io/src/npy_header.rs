@@ -85,7 +85,15 @@ impl<'a> Dictionary<'a> {
         let (at, descr) = descr.ok_or_else(|| missing("descr"))?;
         let column_major = column_major.ok_or_else(|| missing("fortran_order"))?;
         let shape = shape.ok_or_else(|| missing("shape"))?;
-        let (big_endian, element) = element(&descr).ok_or(Fault::Dtype(at, descr))?;
+        let (big_endian, element) = match element(&descr) {
+            Some(element) => element,
+            None if is_numpys(&descr) => return Err(Fault::Dtype(at, descr)),
+            None => {
+                let descr = shown_within(&descr, 40);
+                let found = format!("the type '{descr}' is not known (one is '<f4')");
+                return Err(Fault::Damaged(at, found));
+            }
+        };
         Ok(Header {
             element,
             big_endian,
@@ -239,7 +247,31 @@ fn element(descr: &str) -> Option<(bool, Element)> {
     }
 }
 
-/// What to do about a type that is not read.
+/// Whether NumPy writes a type of this name, if only for arrays that are not read.
+fn is_numpys(descr: &str) -> bool {
+    if descr.starts_with('[') {
+        return true;
+    }
+    let parts = descr
+        .split_at_checked(1)
+        .and_then(|(order, kind)| Some((order, kind.split_at_checked(1)?)));
+    let Some((order @ ("<" | ">" | "=" | "|"), (letter, size))) = parts else {
+        return false;
+    };
+    match letter {
+        "f" => order != "|" && matches!(size, "2" | "4" | "8" | "12" | "16"),
+        "c" => order != "|" && matches!(size, "8" | "16" | "24" | "32"),
+        "M" | "m" => {
+            let unit = size.strip_prefix('8');
+            unit.is_some_and(|unit| unit.is_empty() || unit.starts_with('['))
+        }
+        "O" => size.bytes().all(|b| b.is_ascii_digit()),
+        "U" | "S" | "a" | "T" | "V" => !size.is_empty() && size.bytes().all(|b| b.is_ascii_digit()),
+        _ => false,
+    }
+}
+
+/// What to do about a type of NumPy's that is not read.
 pub(crate) fn dtype_remedy(descr: &str) -> &'static str {
     let kind = descr.trim_start_matches(['<', '>', '=', '|']);
     match kind.chars().next() {
@@ -256,10 +288,9 @@ pub(crate) fn dtype_remedy(descr: &str) -> &'static str {
              save numpy.array(x, dtype='float64'), with rows of one length"
         }
         Some('c') => "complex numbers are not read: save x.real or x.imag",
-        Some('U' | 'S' | 'a') => "text is not read: save numbers",
+        Some('U' | 'S' | 'a' | 'T') => "text is not read: save numbers",
         Some('M' | 'm') => "dates are not read: save numbers",
         Some('[' | 'V') => "records are not read: save one field as a plain array",
-        Some('f') => "this precision is not read: save x.astype('float64')",
-        _ => "save x.astype('float64')",
+        _ => "this precision is not read: save x.astype('float64')",
     }
 }

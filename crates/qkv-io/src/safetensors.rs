@@ -12,6 +12,7 @@ use crate::error::{Entry, Error, Result};
 use crate::names;
 use crate::npz;
 use crate::safetensors_header::{self, Tensor};
+use crate::shown::shown_within;
 use crate::source::{Source, unreadable};
 
 /// Longest header that the format allows.
@@ -49,6 +50,19 @@ pub(crate) fn find(source: &mut Source<'_>, name: Option<&str>) -> Result<Found>
 /// Where a tensor of the header lies, if its type is one that is read.
 pub(crate) fn place(origin: &str, tensor: &Tensor, data: u64) -> Result<Found> {
     let Some(element) = element(&tensor.dtype) else {
+        if !safetensors_header::is_known(&tensor.dtype) {
+            return Err(Error::Damaged {
+                origin: origin.to_owned(),
+                format: FORMAT,
+                offset: 8 + tensor.at as u64,
+                found: format!(
+                    "the dtype of tensor {} is not known: {}",
+                    shown_within(&tensor.name, 60),
+                    shown_within(&tensor.dtype, 40)
+                ),
+                remedy: "download it again, or write it as BF16, F16, F32 or F64",
+            });
+        }
         return Err(Error::Dtype {
             origin: origin.to_owned(),
             format: FORMAT,

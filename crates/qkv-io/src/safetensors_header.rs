@@ -183,6 +183,11 @@ impl<'a> Header<'a> {
     }
 }
 
+/// Whether the format has such a type.
+pub(crate) fn is_known(dtype: &str) -> bool {
+    bits(dtype).is_some()
+}
+
 /// Bits of one element, where the type is one that the format has.
 fn bits(dtype: &str) -> Option<usize> {
     Some(match dtype {
