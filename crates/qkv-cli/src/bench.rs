@@ -34,6 +34,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     refuse_what_there_is_not(args)?;
     let file = args.file.as_deref().map(target).transpose()?;
     output::check_places([("-o", file.as_deref())])?;
+    warn_of_few_cores(&args.threads);
     let bench = Bench {
         args,
         cases: if args.case.is_empty() {
@@ -78,6 +79,19 @@ fn refuse_what_there_is_not(args: &BenchArgs) -> Result<()> {
         return refuse("--against", peer.name(), remedy);
     }
     Ok(())
+}
+
+/// Threads that share a core wait for each other: what is measured then is not what it seems.
+fn warn_of_few_cores(threads: &[usize]) {
+    let cores = workers::cores();
+    let Some(most) = threads.iter().max().filter(|most| **most > cores) else {
+        return;
+    };
+    let cores = qkv_io::many(cores as u64, "core");
+    output::remark(&format!(
+        "qkv: warning: --threads: {most} threads share {cores} and wait for each other: their figures \
+         are not those of {most} cores; give no more threads than cores"
+    ));
 }
 
 /// The file to write; in a folder, one named after the date and the machine.

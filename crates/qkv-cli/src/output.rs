@@ -262,6 +262,11 @@ pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Resul
     Ok(())
 }
 
+/// A line for people beside the result; if standard error is gone, nobody reads it.
+pub fn remark(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 /// The format that a file's ending stands for; `None` without an ending.
 fn ending(path: &Path) -> Result<Option<Kind>> {
     let Some(ending) = path.extension() else {

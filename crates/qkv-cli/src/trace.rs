@@ -47,7 +47,7 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     })?;
     let closing = source.closing(args.part.entry);
     for (name, value) in closing.map_err(Error::trace("MODEL"))? {
-        eprintln!("{name}: {value}");
+        output::remark(&format!("{name}: {value}"));
     }
     Ok(())
 }

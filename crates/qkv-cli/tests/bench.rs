@@ -7,12 +7,13 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "case",
     "dtype",
     "mode",
     "mask",
     "threads",
+    "cores",
     "path",
     "ms",
     "cpu_ms",
@@ -56,12 +57,75 @@ fn one_object_a_line_with_every_field() {
     assert_eq!(value["peers"], serde_json::json!({}));
 }
 
+/// How many cores this test, and the command, may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What is said of so many threads.
+fn few_cores(threads: usize) -> String {
+    if threads <= cores() {
+        return String::new();
+    }
+    format!(
+        "qkv: warning: --threads: {threads} threads share {} and wait for each other: their figures \
+         are not those of {threads} cores; give no more threads than cores\n",
+        qkv_io::many(cores() as u64, "core")
+    )
+}
+
+#[test]
+fn more_threads_than_cores() {
+    for threads in [cores() + 1, cores(), 1] {
+        let line = format!("bench --case tiny-2 --threads {threads},1 --repeat 5 --json");
+        let ran = qkv(&line);
+        assert_eq!((ran.code, ran.err), (0, few_cores(threads)), "{line}");
+        let value = check(ran.out.lines().next().expect("a line"));
+        assert_eq!(value["threads"], threads);
+        assert_eq!(value["cores"], cores());
+    }
+    assert!(few_cores(cores() + 1).contains("warning"));
+    // Where nobody can read it, it is no failure.
+    #[cfg(target_os = "linux")]
+    {
+        let line = format!(
+            "bench --case tiny-2 --threads {} --repeat 5 --json",
+            cores() + 1
+        );
+        let full = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .expect("a device");
+        let status = command(Path::new("."))
+            .args(words(&line))
+            .stdout(std::process::Stdio::null())
+            .stderr(full)
+            .status();
+        assert_eq!(status.expect("runs").code(), Some(0));
+    }
+}
+
+/// Whatever `--case` takes is in the help.
+#[test]
+fn every_case_is_in_the_help() {
+    let says = qkv("bench --case x").err;
+    let (_, cases) = says.split_once("give one of ").expect("a list");
+    let help = qkv("bench --help").out;
+    let words: Vec<&str> = help
+        .split(|c: char| c.is_whitespace() || ",:;".contains(c))
+        .collect();
+    for case in cases.trim().split(", ") {
+        assert!(words.contains(&case), "{case} is not in the help");
+    }
+    assert!(cases.contains("faults-"));
+}
+
 #[test]
 fn each_combination_once() {
     let line = "bench --case tiny-16,tiny-2,tiny-16 --mask none,float --threads 1,2 --dtype f64 \
                 --isa portable --repeat 5 --json";
     let ran = qkv(line);
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!((ran.code, ran.err), (0, few_cores(2)));
     let found: Vec<_> = ran
         .out
         .lines()
@@ -117,7 +181,7 @@ fn the_backward_pass() {
 #[test]
 fn a_table_for_people() {
     let ran = qkv("bench --case tiny-2,tiny-16 --mask bool --threads 1,2 --repeat 5");
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!((ran.code, ran.err), (0, few_cores(2)));
     let lines: Vec<&str> = ran.out.lines().collect();
     assert!(
         lines.iter().all(|line| line.chars().count() <= 100),

@@ -53,7 +53,11 @@ fn every_example_runs() {
                 .current_dir(folder.path())
                 .output()
                 .expect("sh");
-            let err = String::from_utf8_lossy(&output.stderr).into_owned();
+            let err: String = String::from_utf8_lossy(&output.stderr)
+                .lines()
+                // Where one core is all there is.
+                .filter(|line| !line.starts_with("qkv: warning: --threads: 2 threads share 1 core"))
+                .collect();
             assert_eq!(
                 (output.status.code(), err.as_str()),
                 (Some(0), ""),

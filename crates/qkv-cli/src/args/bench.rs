@@ -14,7 +14,9 @@ pub struct BenchArgs {
     /// encoder-long, bert-short, vision: an encoder's; prefill-1k, prefill-4k, long-16k: causal,
     /// with shared key and value heads; window-4k: 512 keys back; mla-1k: d_k 192, d_v 128; cross,
     /// cross-img: 77 text tokens and an image; decode-1, decode-batch: one query against many keys,
-    /// with -cache in a cache of qkv; tiny-2, tiny-16: the cost of a call.
+    /// decode-1-cache, decode-batch-cache: in a cache of qkv; tiny-2, tiny-16: the cost of a call.
+    /// Only where they are named: faults-b034, faults-b077, faults-b079, faults-b079-causal,
+    /// faults-b081, faults-b084, shapes that people reported as slow or large elsewhere.
     #[arg(long, value_name = "CASE,...", value_parser = values::case, value_delimiter = ',', help_heading = "What")]
     pub case: Vec<&'static Case>,
     /// Mask over all scores, with commas between: none, bool, float

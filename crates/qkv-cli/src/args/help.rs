@@ -165,6 +165,7 @@ is that of the limit that rules: fma, multiply-adds as fast as this machine was 
 mem, q, k, v, output and mask read once as fast as it was measured to read; neither where a call
 takes microseconds. extra is how far a fresh process grows over one call, as the system counts it:
 to within some hundred KiB. JSON has the same as ms, cpu_ms, gflops, share, limit (fma, bandwidth,
-none), extra_bytes and peers.
+none), extra_bytes and peers; cores are those that the process may use, which more threads than that
+share.
 
 Exit status: 0, 2 after an error, which standard error explains, or 130 after Ctrl-C.";

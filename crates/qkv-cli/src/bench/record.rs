@@ -1,6 +1,7 @@
 //! What was measured, as JSON.
 
 use crate::args::{Dtype, MaskKind, Mode, Peer};
+use crate::workers;
 use serde_json::{Map, Value, json};
 
 /// What keeps a case from being faster.
@@ -73,6 +74,7 @@ impl Record {
             "mode": self.mode.name(),
             "mask": self.mask.name(),
             "threads": self.threads,
+            "cores": workers::cores(),
             "path": self.path,
             "ms": short(self.ms),
             "cpu_ms": short(self.cpu_ms),
