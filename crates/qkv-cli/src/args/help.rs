@@ -108,8 +108,8 @@ cached ones have one format; numbers typed as text (a literal, CSV, JSON) and wh
 of the others, and are f64 among themselves. --bias may have any.
 
 Results: output has the axes, the layout and the number format of q. lse, the logarithm of the sum of
-exp(score) over the kept keys, is [B,H,L_q], and weights, before dropout, are [B,H,L_q,L_k], both
-without the axes that q does not have; lse is in f32, or f64 for f64, weights in the format of q. For
+exp(score) over the kept keys, without the sink, is [B,H,L_q], and weights, before dropout, are
+[B,H,L_q,L_k], both without the axes that q does not have; lse is in f32, or f64 for f64, weights in the format of q. For
 one instruction set the same numbers give the same bits, for any number of threads, alone or in a
 batch, and for any number of queries at once. grad_q, grad_k and grad_v have the axes, the layout and
 the number format of q, k and v, the cached ones first; grad_bias has the shape of --bias, summed over

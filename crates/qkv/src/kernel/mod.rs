@@ -77,7 +77,10 @@ use call::Call;
 /// [`definition::forward`](crate::definition::forward) within [`bound`](crate::bound), as long as
 /// sums do not overflow: values are summed with weights of up to 1 each before they are divided by
 /// the sum of the weights, so values near the largest number of the type (of `f32` for half
-/// precision) become infinite where several keys weigh much.
+/// precision) become infinite where several keys weigh much. With [`Isa::Avx512Bf16`] subnormal
+/// `bf16` numbers of q, k and v count as 0. Biases in `f64` beyond the range of `f32`, such as
+/// −1.797e308, count as the end of that range unless q, k and v are `f64`, too: no key is dropped,
+/// but two such biases are the same.
 ///
 /// # Errors
 /// Those of [`Attention::check`], [`Error::EmptyRows`] where the caller asked for it, and those of

@@ -333,6 +333,49 @@ fn extreme_options() {
     }
 }
 
+/// What `T` gives for biases in `f64` of two keys with values 2 and 4, on all instruction sets.
+fn biased<T: Float>(bias: [f64; 2]) -> Vec<Output<T>> {
+    let attention = Attention {
+        bias: Some(Bias(View::new(&bias, &[1, 2]).unwrap().into())),
+        ..Attention::default()
+    };
+    let [q, k, v] = [&[0.0][..], &[0.0, 0.0], &[2.0, 4.0]]
+        .map(|x| x.iter().map(|&x| T::from_f64(x)).collect::<Vec<_>>());
+    let [q, k, v] = [&q, &k, &v].map(|x| View::new(x, &[x.len(), 1]).unwrap());
+    each(&attention, q, k, v)
+}
+
+/// Biases beyond the range of `f32` count as its ends where that is computed in, and drop no key.
+#[test]
+fn biases_beyond_the_range() {
+    fn clamped<T: Float>() {
+        let end = f64::from(f32::MAX);
+        for (bias, expected, lse) in [
+            ([f64::MIN, 0.0], 4.0, 0.0),
+            ([f64::MIN, -1e300], 3.0, -end),
+            ([f64::MIN, -end], 3.0, -end),
+            ([f64::MIN, -3e38], 4.0, -3e38),
+            ([f64::MAX, 1e300], 3.0, end),
+            ([f64::MAX, 3e38], 2.0, end),
+        ] {
+            for found in biased::<T>(bias) {
+                assert_eq!(found.output.data()[0].to_f64(), expected, "{bias:?}");
+                assert!(found.empty_rows.is_empty());
+                let error = (found.lse.data()[0] - lse).abs();
+                assert!(error <= 2f64.powi(-23) * lse.abs(), "{bias:?} {error}");
+            }
+        }
+    }
+    clamped::<f32>();
+    clamped::<f16>();
+    clamped::<bf16>();
+    for (bias, expected) in [([f64::MIN, -1e300], 4.0), ([f64::MAX, 1e300], 2.0)] {
+        for found in biased::<f64>(bias) {
+            assert_eq!(found.output.data()[0], expected, "{bias:?}");
+        }
+    }
+}
+
 /// However low a sum of finite numbers is, its key is kept.
 #[test]
 fn finite_sums_beyond_the_range_keep_their_keys() {

@@ -170,27 +170,50 @@ fn what_is_not_seen_does_not_come_through_a_pair() {
     }
 }
 
-/// Subnormal numbers count as what they are, or as 0 in dot products of bf16.
+/// Subnormal numbers of q, k and v count as what they are, or as 0 in dot products of bf16, for any
+/// number of queries.
 #[test]
-fn subnormal_queries() {
-    let (tiny, large) = (
-        bf16::from_f64(2f64.powi(-130)),
-        bf16::from_f64(2f64.powi(127)),
-    );
-    let zero = bf16::from_f64(0.0);
+fn subnormal_numbers_of_bf16() {
+    let number = |x: f64| bf16::from_f64(x);
+    let (tiny, large) = (2f64.powi(-130), 2f64.powi(127));
     let attention = Attention {
         scale: qkv::Scale::Factor(8.0),
         ..Attention::default()
     };
-    let v = [bf16::from_f64(1.0), bf16::from_f64(3.0)];
-    let (q, k) = ([1, 1, 1, 1], [1, 1, 2, 1]);
-    for (isa, found) in each(&attention, [(&[tiny], q), (&[large, zero], k), (&v, k)]) {
-        // 8·2⁻³ and 0, or twice 0.
-        let score: f64 = if isa == Isa::Avx512Bf16 { 0.0 } else { 1.0 };
-        let exact = (score.exp() + 3.0) / (score.exp() + 1.0);
-        let error = (found.output.data()[0].to_f64() - exact).abs();
-        assert!(error <= 2.0 * 2f64.powi(-8), "{isa:?} {error}");
-        let error = (found.lse.data()[0] - (score.exp() + 1.0).ln()).abs();
-        assert!(error <= 1e-6, "{isa:?} {error}");
+    for queries in [1, 2, 5, 40, 150] {
+        for (in_q, in_k) in [(tiny, large), (large, tiny)] {
+            let q = vec![number(in_q); queries];
+            let (k, v) = ([number(in_k), number(0.0)], [number(1.0), number(3.0)]);
+            let shapes = [[1, 1, queries, 1], [1, 1, 2, 1], [1, 1, 2, 1]];
+            for (isa, found) in each(
+                &attention,
+                [(&q, shapes[0]), (&k, shapes[1]), (&v, shapes[2])],
+            ) {
+                // 8·2⁻³ and 0, or twice 0.
+                let score: f64 = if isa == Isa::Avx512Bf16 { 0.0 } else { 1.0 };
+                let exact = (score.exp() + 3.0) / (score.exp() + 1.0);
+                for (output, lse) in found.output.data().iter().zip(found.lse.data()) {
+                    let error = (output.to_f64() - exact).abs();
+                    assert!(error <= 2.0 * 2f64.powi(-8), "{isa:?} {queries} {error}");
+                    let error = (lse - (score.exp() + 1.0).ln()).abs();
+                    assert!(error <= 1e-6, "{isa:?} {queries} {error}");
+                }
+            }
+        }
+        // Of one value, and of the mean of two.
+        let q = vec![number(0.0); queries];
+        for keys in [1, 2] {
+            let (k, v) = (vec![number(0.0); keys], vec![number(tiny); keys]);
+            let shapes = [[1, 1, queries, 1], [1, 1, keys, 1], [1, 1, keys, 1]];
+            for (isa, found) in each(
+                &Attention::default(),
+                [(&q, shapes[0]), (&k, shapes[1]), (&v, shapes[2])],
+            ) {
+                let exact = if isa == Isa::Avx512Bf16 { 0.0 } else { tiny };
+                for x in found.output.data() {
+                    assert_eq!(x.to_f64(), exact, "{isa:?} {queries} {keys}");
+                }
+            }
+        }
     }
 }
