@@ -191,6 +191,23 @@ impl Bits {
         };
         (0..count).map(|_| one()).collect()
     }
+
+    /// A width, rows and keys of turn 0 to 399: every width up to 100, and some of the long ones.
+    fn sizes(&mut self, turn: usize) -> (usize, usize, Span) {
+        let width = if turn < 300 {
+            turn / 3 + 1
+        } else {
+            self.next() % 576 + 1
+        };
+        let rows = self.next() % FEW + 1;
+        let from = if turn.is_multiple_of(2) {
+            0
+        } else {
+            self.next() % 200
+        };
+        let to = from + 1 + self.next() % (BLOCK - from);
+        (width, rows, Span { from, to })
+    }
 }
 
 /// The same number, or NaN both.
@@ -206,18 +223,7 @@ fn scores_of_keys_as_they_lie_are_those_of_packed_ones() {
             let storage = E::storage(isa);
             let stream = storage.stream.as_ref().expect("16 bits");
             for turn in 0..400 {
-                // Every width up to 100, and some of the long ones.
-                let width = if turn < 300 {
-                    turn / 3 + 1
-                } else {
-                    bits.next() % 576 + 1
-                };
-                let rows = bits.next() % FEW + 1;
-                let from = if turn % 2 == 0 { 0 } else { bits.next() % 200 };
-                let keys = Span {
-                    from,
-                    to: from + 1 + bits.next() % (BLOCK - from),
-                };
+                let (width, rows, keys) = bits.sizes(turn);
                 let (count, gap) = (keys.len(), bits.next() % 3);
                 let stride = width + gap;
                 let k = bits.numbers(count * stride, of, turn % 5 == 0);
@@ -256,7 +262,7 @@ fn scores_of_keys_as_they_lie_are_those_of_packed_ones() {
                 };
                 (storage.kernels.scores)(&scores, &mut expected);
                 for (i, j) in (0..rows).flat_map(|i| (0..count).map(move |j| (i, j))) {
-                    let (a, b) = (found[i * STRIDE + from + j], expected[i * STRIDE + j]);
+                    let (a, b) = (found[i * STRIDE + keys.from + j], expected[i * STRIDE + j]);
                     let at = format!("{isa:?} {width} columns, {keys:?} of {rows}: [{i}, {j}]");
                     assert!(same(a, b), "{at}: {a}, not {b}");
                     if storage.depth == 1 {
@@ -267,8 +273,8 @@ fn scores_of_keys_as_they_lie_are_those_of_packed_ones() {
                 }
                 for i in 0..rows {
                     let row = &found[i * STRIDE..][..STRIDE];
-                    let end = from + count.next_multiple_of(16);
-                    let rest = row[..from].iter().chain(&row[end..]);
+                    let end = keys.from + count.next_multiple_of(16);
+                    let rest = row[..keys.from].iter().chain(&row[end..]);
                     assert!(
                         rest.copied().all(|x| x == 7.0),
                         "{isa:?} outside of {keys:?}"
@@ -289,17 +295,7 @@ fn values_as_they_lie_weigh_as_widened_ones() {
             let storage = E::storage(isa);
             let stream = storage.stream.as_ref().expect("16 bits");
             for turn in 0..400 {
-                let width = if turn < 300 {
-                    turn / 3 + 1
-                } else {
-                    bits.next() % 576 + 1
-                };
-                let rows = bits.next() % FEW + 1;
-                let from = if turn % 2 == 0 { 0 } else { bits.next() % 200 };
-                let keys = Span {
-                    from,
-                    to: from + 1 + bits.next() % (BLOCK - from),
-                };
+                let (width, rows, keys) = bits.sizes(turn);
                 let (count, stride) = (keys.len(), width + bits.next() % 3);
                 // Dropped keys must be finite: others are weighed apart.
                 let special = turn % 5 == 0 && turn % 3 != 0;
@@ -311,7 +307,10 @@ fn values_as_they_lie_weigh_as_widened_ones() {
                         span.to -= bits.next() % keys.len();
                     }
                     if turn % 4 < 2 {
-                        spans[..rows - 1].fill(Span { from, to: from });
+                        spans[..rows - 1].fill(Span {
+                            from: keys.from,
+                            to: keys.from,
+                        });
                     }
                     spans[rows - 1] = keys;
                 }
@@ -321,7 +320,7 @@ fn values_as_they_lie_weigh_as_widened_ones() {
                 }
                 (storage.kernels.round)(&spans, &mut p);
                 // The same rows with zeros in the place of a first key's missing partner.
-                let before = from % storage.depth;
+                let before = keys.from % storage.depth;
                 let mut whole = vec![E::default(); before * width];
                 (0..count).for_each(|j| whole.extend_from_slice(v.row(j)));
                 let lines = whole.len() / width;
@@ -351,7 +350,7 @@ fn values_as_they_lie_weigh_as_widened_ones() {
                     &mut found,
                 );
                 let keys = Span {
-                    from: from - before,
+                    from: keys.from - before,
                     ..keys
                 };
                 let v = Rows::new(&wide, 0, width as isize, slots, width);
