@@ -32,6 +32,7 @@ pub fn run(args: &TraceArgs) -> Result<()> {
             remedy: "a drawing shows one head: say which".into(),
         });
     }
+    refuse_idle(args, &targets)?;
     if let Some(threads) = args.reading.threads {
         threads::limit(threads)?;
     }
@@ -48,6 +49,39 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     let closing = source.closing(args.part.entry);
     for (name, value) in closing.map_err(Error::trace("MODEL"))? {
         output::remark(&format!("{name}: {value}"));
+    }
+    Ok(())
+}
+
+/// Refuses options that mean nothing beside the others, before a model runs for long.
+fn refuse_idle(args: &TraceArgs, targets: &Targets) -> Result<()> {
+    let unranked = args.find.heads_by.is_empty();
+    let alone = |argument, needed, remedy| {
+        Err(Error::Alone {
+            argument,
+            needed,
+            remedy,
+        })
+    };
+    if args.part.keep.is_some() && targets.trace.is_none() {
+        let remedy = "it says what a trace file keeps: name one, for example -o trace.safetensors";
+        return alone("--keep", "-o", remedy);
+    }
+    if args.find.texts_file.is_some() && unranked {
+        let remedy =
+            "averages are taken over all texts: say of what, for example --heads-by previous";
+        return alone("--texts", "--heads-by", remedy);
+    }
+    if args.find.control.is_some() && unranked {
+        let remedy = "it is the control of a pair of words, for example --heads-by 'it>animal'";
+        return alone("--control", "--heads-by", remedy);
+    }
+    if args.find.texts_file.is_some() && !args.part.rows.is_empty() {
+        return Err(Error::Conflict {
+            argument: "--rows",
+            other: "--texts".into(),
+            remedy: "rows are those of one text: leave one out",
+        });
     }
     Ok(())
 }
@@ -98,6 +132,7 @@ fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Opened> {
         false => args.texts.clone(),
     };
     if shown.is_empty() {
+        model::available(name)?;
         return Err(Error::Missing {
             argument: "TEXT".into(),
             remedy:
@@ -224,15 +259,13 @@ fn show(
         most_heads: args.find.most,
         ..MapView::default()
     };
+    let drawn = match &targets.svg {
+        Some(named) => Some((named, one_head(&chosen, part.entry)?)),
+        None => None,
+    };
     if let Some((argument, file)) = &targets.trace {
         let keep = part.keep.clone().unwrap_or_default();
         qkv_trace::write(file, &mut chosen, &keep).map_err(Error::trace(argument))?;
-    } else if part.keep.is_some() {
-        return Err(Error::Alone {
-            argument: "--keep",
-            needed: "-o",
-            remedy: "it says what a trace file keeps: name one, for example -o trace.safetensors",
-        });
     }
     if !args.find.heads_by.is_empty() {
         let mut heads = HeadsBy::new(args.find.heads_by.clone(), args.find.control.clone());
@@ -242,26 +275,13 @@ fn show(
         }
         view.rankings = heads.rankings().map_err(Error::trace("--heads-by"))?;
         view.texts = heads.texts;
-    } else if args.find.texts_file.is_some() {
-        return Err(Error::Alone {
-            argument: "--texts",
-            needed: "--heads-by",
-            remedy: "averages are taken over all texts: say of what, for example --heads-by previous",
-        });
-    } else if args.find.control.is_some() {
-        return Err(Error::Alone {
-            argument: "--control",
-            needed: "--heads-by",
-            remedy: "it is the control of a pair of words, for example --heads-by 'it>animal'",
-        });
     }
     let settings = settings(args, targets);
     if let Some((argument, file)) = &targets.html {
         let page = map_html(&mut chosen, &view, &settings).map_err(Error::trace(argument))?;
         write(argument, file, page.as_bytes())?;
     }
-    if let Some((argument, file)) = &targets.svg {
-        let place = one_head(&chosen, part.entry)?;
+    if let Some(((argument, file), place)) = drawn {
         let drawing =
             map_svg(&mut chosen, place, &view, &settings).map_err(Error::trace(argument))?;
         write(argument, file, drawing.as_bytes())?;

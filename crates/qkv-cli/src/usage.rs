@@ -44,6 +44,9 @@ fn message(error: &clap::Error, words: &Words) -> String {
             let word = invalid.unwrap_or_default();
             unknown(&word, text(ContextKind::SuggestedArg), words)
         }
+        (ErrorKind::TooManyValues, Some(place), Some(value)) if !place.starts_with('-') => {
+            format!("\"{value}\": nothing takes this; leave it out")
+        }
         (ErrorKind::TooManyValues, Some(option), Some(value)) => {
             format!("{option}: takes no value; leave \"{value}\" out")
         }
@@ -105,8 +108,12 @@ fn unknown(word: &str, similar: Option<String>, words: &Words) -> String {
             shown(&value)
         ),
         None => format!(
-            "\"{}\": nothing takes this; arrays and values go after their option, such as --q",
-            shown(word)
+            "\"{}\": nothing takes this; {}",
+            shown(word),
+            match words.takes_arrays() {
+                true => "arrays and values go after their option, such as --q",
+                false => "--help says what is possible",
+            }
         ),
     }
 }
@@ -123,6 +130,12 @@ impl Words {
             .map(|words| (text(&words[0]), text(&words[1]), text(&words[2])))
             .find(|(option, _, word)| word == last && first(option))
             .map(|(option, middle, _)| (option, middle))
+    }
+
+    /// Whether the command is one of those with --q.
+    fn takes_arrays(&self) -> bool {
+        let command = self.0.get(1).and_then(|word| word.to_str());
+        matches!(command, Some("explain" | "check" | "run"))
     }
 
     /// The option that took the next option for its value, and that one, where this is why `left`

@@ -393,6 +393,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--case tiny-2 -o -", &["-o", "standard output", "--json prints the lines there"]),
     ("--case tiny-2 --repeat 5 --json=1", &["--json", "takes no value"]),
     ("--q 1", &["--q", "no such option"]),
+    ("tiny-2", &["\"tiny-2\": nothing takes this; --help says what is possible"]),
 ];
 
 #[test]

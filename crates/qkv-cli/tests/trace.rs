@@ -151,7 +151,7 @@ fn what_does_not_fit_is_refused() {
             "MODEL: there is no file \"none.safetensors\"; check the path\n",
         ),
         (
-            "trace model --texts none.txt",
+            "trace model --texts none.txt --heads-by first",
             "--texts: there is no file \"none.txt\"; check the path\n",
         ),
         (
@@ -249,6 +249,55 @@ fn what_does_not_fit_is_refused() {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}");
         assert!(ran.err.contains(says), "{line}: {}", ran.err);
         assert_eq!(ran.err.lines().count(), 1, "{line}: {}", ran.err);
+    }
+}
+
+/// What makes no sense is refused before anything is read, run or written.
+#[test]
+fn options_that_mean_nothing_are_refused_first() {
+    let folder = folder();
+    for (line, says) in [
+        (
+            "trace none.safetensors --keep weights",
+            "--keep: has no meaning without -o",
+        ),
+        (
+            "trace none.safetensors --keep weights -o x.html",
+            "--keep: has no meaning without -o",
+        ),
+        (
+            "trace none.safetensors --texts none.txt",
+            "--texts: has no meaning without --heads-by",
+        ),
+        (
+            "trace none.safetensors --texts none.txt --heads-by first --rows 0",
+            "--rows: cannot be used with --texts",
+        ),
+        (
+            "trace none.safetensors --control cat",
+            "--control: has no meaning without --heads-by",
+        ),
+        (
+            "trace t.safetensors --layer 0 --head 0,1 --svg x.svg -o x.html",
+            "--svg: a drawing of 2 heads",
+        ),
+    ] {
+        let ran = run(folder.path(), line);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}");
+        assert!(ran.err.contains(says), "{line}: {}", ran.err);
+    }
+    assert!(!folder.path().join("x.html").exists());
+}
+
+/// Without models that is said rather than what a model would need.
+#[cfg(not(feature = "models"))]
+#[test]
+fn a_model_without_models() {
+    for line in ["trace model", "trace model text"] {
+        let ran = run(folder().path(), line);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}");
+        let says = "MODEL: \"model\" without models is not possible; this command was built";
+        assert!(ran.err.contains(says), "{line}: {}", ran.err);
     }
 }
 

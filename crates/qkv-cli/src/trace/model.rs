@@ -112,16 +112,33 @@ pub fn look(model: &Model, _: &TraceArgs, _: &[f32], _: &[usize]) -> Result<Box<
     match *model {}
 }
 
+/// Whether this command runs models.
+#[cfg(feature = "models")]
+pub fn available(_: &str) -> Result<()> {
+    Ok(())
+}
+
+/// Says how to have models.
+#[cfg(not(feature = "models"))]
+pub fn available(name: &str) -> Result<()> {
+    Err(absent(name))
+}
+
 /// Says how to have models.
 #[cfg(not(feature = "models"))]
 pub fn load(name: &str) -> Result<Model> {
+    Err(absent(name))
+}
+
+#[cfg(not(feature = "models"))]
+fn absent(name: &str) -> Error {
     let shown = qkv_io::shown(name);
-    Err(Error::Value {
+    Error::Value {
         argument: "MODEL",
         value: format!("\"{shown}\" without models"),
         remedy:
             "this command was built without them and shows traces (.safetensors) and --weights; \
                  cargo build --release -p qkv-cli --features models builds one that runs models"
                 .into(),
-    })
+    }
 }

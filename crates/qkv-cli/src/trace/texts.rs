@@ -33,13 +33,6 @@ pub fn add(
     args: &TraceArgs,
     selection: &Selection,
 ) -> Result<()> {
-    if selection.rows.is_some() {
-        return Err(Error::Conflict {
-            argument: "--rows",
-            other: "--texts".into(),
-            remedy: "rows are those of one text: leave one out",
-        });
-    }
     let progress = Progress::new(texts.len() as u64, "texts", true);
     // None is read before all can be: the last line may come after an hour.
     for (line, text) in texts {

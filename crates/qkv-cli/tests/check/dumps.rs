@@ -298,6 +298,10 @@ fn names_on_one_side_only_are_listed() {
         &[
             ("a.json c.json", &["lse", "other", "the same names"]),
             ("a.json", &["second file"]),
+            (
+                "a.json b.json c.json",
+                &["\"c.json\": nothing takes this; leave it out"],
+            ),
             ("a.json nowhere.json", &["nowhere.json"]),
             ("a.json b.json --q 1", &["--q", "two files"]),
         ],
