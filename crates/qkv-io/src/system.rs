@@ -14,7 +14,7 @@ pub fn reason(error: &io::Error) -> String {
     let words = match error.kind() {
         ErrorKind::NotFound => "there is no such file or folder; correct the path",
         ErrorKind::PermissionDenied => {
-            "permission is denied; change the permissions, or use a place that is yours"
+            "permission is denied; change the permissions, or name one that is yours"
         }
         ErrorKind::NotADirectory => {
             "a part of the path before its last is a file, not a folder; correct the path"
@@ -58,6 +58,17 @@ pub fn reason(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The same words are said of what is read, written or run.
+    #[test]
+    fn advice_fits_reading_and_writing() {
+        for kind in [ErrorKind::NotFound, ErrorKind::PermissionDenied] {
+            let says = reason(&kind.into());
+            for word in ["make", "place", "folder first", "elsewhere"] {
+                assert!(!says.contains(word), "{word}: {says}");
+            }
+        }
+    }
 
     #[test]
     fn no_error_of_the_system_shows_its_number() {

@@ -116,11 +116,22 @@ fn place_of(path: &Path) -> Result<Place> {
             let target = fs::canonicalize(path).map_err(fail)?;
             Ok(Place::File(target, Some(old.permissions())))
         }
-        Err(_) if names_a_folder(path) => Err(Error::NoFolder {
-            path: path.display().to_string(),
-            folder: path.display().to_string(),
-        }),
-        Err(_) => Ok(Place::File(path.to_owned(), None)),
+        Err(_) if names_a_folder(path) => Err(no_folder(path, path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
+            // A link to a file that is to be.
+            Ok(named) => place_of(&folder_of(path).join(named)),
+            Err(_) if !folder_of(path).exists() => Err(no_folder(path, folder_of(path))),
+            Err(_) => Ok(Place::File(path.to_owned(), None)),
+        },
+        // A name that is too long, for one, would be told by the last step only.
+        Err(error) => Err(fail(error)),
+    }
+}
+
+fn no_folder(path: &Path, folder: &Path) -> Error {
+    Error::NoFolder {
+        path: path.display().to_string(),
+        folder: folder.display().to_string(),
     }
 }
 
@@ -169,13 +180,6 @@ where
 }
 
 fn not_written(path: &Path, source: io::Error) -> Error {
-    let folder = folder_of(path);
-    if source.kind() == io::ErrorKind::NotFound && !folder.exists() {
-        return Error::NoFolder {
-            path: path.display().to_string(),
-            folder: folder.display().to_string(),
-        };
-    }
     Error::Io {
         action: "write",
         path: path.display().to_string(),

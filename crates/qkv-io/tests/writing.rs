@@ -105,6 +105,7 @@ fn places_that_are_refused() {
         ("no/..", "no/..; make the folder first"),
         ("file/x", "a part of the path before its last is a file"),
         ("file/", "file/; make the folder first"),
+        (&"x".repeat(300), "too long"),
     ] {
         let path = folder.path().join(place);
         let before = check_place(&path).unwrap_err().to_string();
@@ -154,6 +155,36 @@ fn links_permissions_and_devices_are_kept() {
         std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o640
     );
+    // A link to nothing yet stays, too, and one to itself is refused.
+    let (new, folder_new) = (
+        folder.path().join("new.md"),
+        folder.path().join("no/new.md"),
+    );
+    for (to, from) in [
+        ("new.md", "ahead.md"),
+        ("no/new.md", "lost.md"),
+        ("self.md", "self.md"),
+    ] {
+        std::os::unix::fs::symlink(to, folder.path().join(from)).unwrap();
+    }
+    write_file(&folder.path().join("ahead.md"), b"3").unwrap();
+    assert_eq!(std::fs::read(&new).unwrap(), b"3");
+    for (from, says) in [
+        (
+            "lost.md",
+            format!(
+                "could not write {}: there is no folder",
+                folder_new.display()
+            ),
+        ),
+        ("self.md", "could not write".to_owned()),
+    ] {
+        let path = folder.path().join(from);
+        let before = check_place(&path).unwrap_err().to_string();
+        assert!(before.contains(&says), "{before}");
+        assert_eq!(before, write_file(&path, b"4").unwrap_err().to_string());
+        assert!(std::fs::symlink_metadata(&path).unwrap().is_symlink());
+    }
     write_file(Path::new("/dev/null"), b"3").unwrap();
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
