@@ -191,7 +191,7 @@ impl<T: Float> Scratch<T> {
         let sums = self.total.sums.get(count * stride);
         let x = self.x.get(count * STRIDE);
         let spans = &self.spans[..];
-        (call.kernels.scores)(&Scores { q, spans, k }, x);
+        let begun = (call.kernels.scores)(&Scores { q, spans, k }, x);
         let softmax = &mut Softmax {
             spans,
             x,
@@ -200,7 +200,7 @@ impl<T: Float> Scratch<T> {
             c: call.c,
         };
         let corrections = &mut self.corrections;
-        (call.kernels.maxima)(softmax, Edit::None, 0, corrections);
+        (call.kernels.maxima)(softmax, Edit::None, begun, corrections);
         let values = Values {
             p: &[],
             spans,
@@ -371,8 +371,8 @@ impl<T: Float> Scratch<T> {
         let scores = &Scores { q, spans, k };
         match edit {
             Edit::None => {
-                (call.kernels.scores)(scores, x);
-                0
+                let begun = (call.kernels.scores)(scores, x);
+                if begin { begun } else { 0 }
             }
             edit => (call.kernels.edited_scores)(scores, edit, begin, x),
         }

@@ -55,8 +55,10 @@ pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(
                         sums,
                     );
                 }
-                across(sums.as_ptr().cast(), TILE, |a: V, b| a.add(b))
-                    .store(out.as_mut_ptr().add(i * STRIDE + key));
+                across(sums.as_ptr().cast(), TILE, V::LANES, TILE, |a: V, b| {
+                    a.add(b)
+                })
+                .store(out.as_mut_ptr().add(i * STRIDE + key));
             }
             key += V::LANES;
         }

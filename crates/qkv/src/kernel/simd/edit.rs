@@ -85,9 +85,6 @@ impl<T> Edit<'_, T> {
 /// An [`Edit`] of registers. Not a closure, since those are compiled for themselves first and
 /// lack the instructions then.
 pub(super) trait EditRegister<V: Vector> {
-    /// Whether it is one.
-    const EDITS: bool;
-
     /// What lies beside a row.
     type Row: Copy;
 
@@ -100,7 +97,6 @@ pub(super) trait EditRegister<V: Vector> {
 pub(super) struct Plain;
 
 impl<V: Vector> EditRegister<V> for Plain {
-    const EDITS: bool = false;
     type Row = ();
 
     #[inline(always)]
@@ -118,7 +114,6 @@ pub(super) struct Masked<'a> {
 }
 
 impl<V: Vector> EditRegister<V> for Masked<'_> {
-    const EDITS: bool = true;
     type Row = *const bool;
 
     #[inline(always)]
@@ -141,7 +136,6 @@ pub(super) struct Biased<'a, T> {
 }
 
 impl<V: Vector> EditRegister<V> for Biased<'_, V::T> {
-    const EDITS: bool = true;
     type Row = *const V::T;
 
     #[inline(always)]

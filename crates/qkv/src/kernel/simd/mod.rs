@@ -223,8 +223,8 @@ impl Isa {
 
 /// The stages for one number type that is computed in, and one instruction set.
 pub struct Kernels<T: 'static> {
-    /// Scores of a block; see `scores`.
-    pub scores: fn(&Scores<'_, T>, &mut [T]),
+    /// Scores of a block, and maxima begun; see `scores`.
+    pub scores: fn(&Scores<'_, T>, &mut [T]) -> usize,
     /// Scores of a block, and what the maxima take along; see `scores`.
     pub edited_scores: fn(&Scores<'_, T>, Edit<'_, T>, bool, &mut [T]) -> usize,
     /// Scale, softcap, biases and masks of one row; see [`Bend`].
@@ -269,7 +269,7 @@ macro_rules! kernels {
         use super::*;
         pub(super) static KERNELS: Kernels<$t> = {
             kernels!(@each $(#[$feature])*,
-                fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> () = scores::run::<$products, $sr, $sn>;
+                fn scores(args: &Scores<'_, $t>, out: &mut [$t]) -> usize = scores::run::<$products, $sr, $sn>;
                 fn edited_scores(args: &Scores<'_, $t>, edit: Edit<'_, $t>, begin: bool, out: &mut [$t]) -> usize =
                     scores::edited::<$products, $v, $sr, $sn>;
                 fn bend(args: &Bend<'_, $t>, x: &mut [$t]) -> () = bend::bend::<$v>;

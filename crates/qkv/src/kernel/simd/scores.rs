@@ -39,7 +39,9 @@ pub struct Unpacked<'a, T: Stored> {
 }
 
 /// Writes row i, key j to `out[i·STRIDE + j]` for the keys of the spans, and unspecified numbers
-/// to some others of the row.
+/// to some others of the row. Where all spans are the same and begin with key 0, the maxima are begun
+/// while scores are at hand: of so many keys as are returned, which are whole tiles, with −∞ behind
+/// the last key; of none otherwise.
 ///
 /// # Panics
 /// If an argument is shorter than the spans need.
@@ -47,8 +49,8 @@ pub struct Unpacked<'a, T: Stored> {
 pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
     args: &Scores<'_, V::T>,
     out: &mut [V::T],
-) {
-    unsafe { all::<V, V, R, N, false>(args, Edit::None, false, out) };
+) -> usize {
+    unsafe { all::<V, V, R, N, false>(args, Edit::None, true, out) }
 }
 
 /// As [`run`], while the memory of what the maxima will take along is asked for. With `begin`, it is
@@ -83,7 +85,7 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
     let vectors = last.div_ceil(V::LANES);
     let groups = vectors.div_ceil(N);
     let alike = || args.spans.iter().all(|span| *span == args.spans[0]);
-    let begins = EDITS && begin && groups > 1 && args.spans[0].from == 0 && alike();
+    let begins = begin && last > 0 && args.spans[0].from == 0 && alike();
     if begins {
         assert!(edit.reaches(args.spans));
     }
@@ -93,7 +95,7 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
         // Of about equal size, since a tile of a single register is slow.
         let end = (vectors * (group + 1) / groups * V::LANES).min(last);
         let group = vectors * group / groups * V::LANES;
-        if begins {
+        if EDITS && begins {
             (begun, behind) = (group / TILE * TILE, begun);
         }
         let mut row = 0;
@@ -116,6 +118,7 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
                         k: args.k.as_ptr(),
                         first_key: first * V::LANES,
                         out: out.as_mut_ptr().add(row * STRIDE),
+                        keys: if begins && !EDITS { last } else { 0 },
                     };
                     let mut behind = EDITS.then_some(Behind {
                         x: tile.out,
@@ -144,6 +147,10 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
             }
             row += height;
         }
+    }
+    if begins && !EDITS {
+        // Tiles have done so.
+        begun = last.next_multiple_of(TILE);
     }
     begun
 }
@@ -184,6 +191,8 @@ struct Tile<T> {
     k: *const T,
     first_key: usize,
     out: *mut T,
+    /// How many keys the block has, if maxima are to begin; 0 otherwise.
+    keys: usize,
 }
 
 impl<T: Real> Tile<T> {
@@ -243,9 +252,45 @@ impl<T: Real> Tile<T> {
                 step(&mut sums, &keys, &queries, d);
                 d += 1;
             }
+            let end = first + N * V::LANES;
+            if self.keys > 0 && self.keys < end {
+                for sums in &mut sums {
+                    sums[N - 1] = sums[N - 1].only(0, self.keys + V::LANES - end);
+                }
+            }
             for r in 0..R {
                 for n in 0..N {
                     sums[r][n].store(self.out.add(r * STRIDE + first + n * V::LANES));
+                }
+            }
+            if self.keys > 0 {
+                self.begin_maxima(&sums);
+            }
+        }
+    }
+
+    /// Goes on with the maxima, which lie behind the rows, and ends the last tile of keys with −∞.
+    #[inline(always)]
+    unsafe fn begin_maxima<V: Vector<T = T>, const R: usize, const N: usize>(
+        &self,
+        sums: &[[V; N]; R],
+    ) {
+        unsafe {
+            let nothing = V::splat(T::NEG_INFINITY);
+            for r in 0..R {
+                let row = self.out.add(r * STRIDE);
+                let mut largest = nothing;
+                if self.first_key > 0 {
+                    largest = V::load(row.add(BLOCK));
+                }
+                for n in 0..N {
+                    largest = sums[r][n].max(largest);
+                }
+                largest.store(row.add(BLOCK));
+                let mut at = self.first_key + N * V::LANES;
+                while V::LANES < TILE && at >= self.keys && !at.is_multiple_of(TILE) {
+                    nothing.store(row.add(at));
+                    at += V::LANES;
                 }
             }
         }

@@ -43,6 +43,16 @@ impl<T: Real> Softmax<'_, T> {
     }
 }
 
+/// Whether all rows have the same span.
+pub(super) fn alike(spans: &[Span]) -> bool {
+    let Some(first) = spans.first() else {
+        return true;
+    };
+    let differs = |span: &Span| (span.from != first.from) | (span.to != first.to);
+    // No early return: as many as possible are compared at once.
+    !spans.iter().fold(false, |any, span| any | differs(span))
+}
+
 /// New maxima, corrections, and sums times the corrections. In `x`, what is not kept becomes −∞
 /// in the tiles of a row's span, 0 in what else of the union comes before and after it. The first
 /// `begun` keys are edited already, and [`Behind`](super::behind::Behind) has begun with them.
@@ -61,12 +71,8 @@ pub(super) unsafe fn maxima<V: Vector, const R: usize>(
     let Some(first) = args.spans.first() else {
         return;
     };
-    let differs = |span: &Span| (span.from != first.from) | (span.to != first.to);
-    let alike = !args
-        .spans
-        .iter()
-        .fold(false, |any, span| any | differs(span));
-    assert!(begun == 0 || alike && begun <= first.to && begun.is_multiple_of(TILE));
+    let alike = alike(args.spans);
+    assert!(begun == 0 || alike && begun <= first.tiles().to && begun.is_multiple_of(TILE));
     // SAFETY: the slices hold every row, and masks and biases reach to the ends of the spans.
     unsafe {
         match edit {
@@ -108,16 +114,17 @@ unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
     edit: &impl EditRegister<V>,
 ) {
     let rows = args.spans.len();
-    let mut lanes = [V::T::ZERO; TILE * TILE];
     let (mut span, mut union, mut tile_end) = (args.spans[0], Span::default(), 0);
+    let done = begun > 0 && begun == span.tiles().to;
     let mut row = 0;
     while row < rows {
         // As many rows as a register has lanes, then all that follows from their maxima.
         let height = V::LANES.min(rows - row);
         // SAFETY: row i has STRIDE numbers, and spans rounded up to a tile end within them.
         unsafe {
-            for i in row..row + height {
-                let x = args.x.as_mut_ptr().add(i * STRIDE);
+            let x = args.x.as_mut_ptr().add(row * STRIDE);
+            for i in if done { 0..0 } else { 0..height } {
+                let (x, i) = (x.add(i * STRIDE), row + i);
                 if !ALIKE {
                     span = args.spans[i];
                     if i == tile_end {
@@ -129,14 +136,12 @@ unsafe fn all_maxima<V: Vector, const R: usize, const ALIKE: bool>(
                     zero(x, tiles.to.max(union.from), union.to);
                 }
                 let largest = largest(x, span, begun, edit.row(i), edit);
-                largest.store(lanes.as_mut_ptr().add((i - row) * TILE));
+                largest.store(x.add(BLOCK));
             }
-            let largest = across(lanes.as_ptr(), V::LANES, |a: V, b| a.max(b));
+            let largest = across(x.add(BLOCK), STRIDE, height, V::LANES, |a: V, b| a.max(b));
             let rows = row..row + height;
-            if args.max[rows.clone()]
-                .iter()
-                .all(|&max| max == V::T::NEG_INFINITY)
-            {
+            let fresh = |all, &max: &V::T| all & (max == V::T::NEG_INFINITY);
+            if args.max[rows.clone()].iter().fold(true, fresh) {
                 // Sums are 0 so far, whatever they are multiplied by.
                 largest.store_first(args.max.as_mut_ptr().add(row), height);
                 corrections[rows].fill(V::T::ONE);
@@ -183,9 +188,12 @@ pub(super) struct Left<T> {
     c: T,
     /// The constants of exp2, in a way that keeps them out of registers.
     constants: *const T,
-    /// Rows, of which the first is at tile `at`.
+    /// Whether all rows have the same span.
+    alike: bool,
+    /// Rows, of which the first is at tile `at`, and its tiles end at `end`.
     rows: usize,
     at: usize,
+    end: usize,
 }
 
 /// Tiles of a row that are computed in one go.
@@ -206,8 +214,10 @@ impl<T: Real> Left<T> {
             sums: args.sums.as_mut_ptr(),
             c: args.c,
             constants: std::hint::black_box(V::EXP2.as_ptr()),
+            alike: alike(args.spans),
             rows: args.spans.len(),
             at: 0,
+            end: 0,
         }
     }
 
@@ -242,15 +252,23 @@ impl<T: Real> Left<T> {
     #[inline(always)]
     unsafe fn begin_row<V: Vector<T = T>>(&mut self) {
         unsafe {
-            while self.rows > 0 && (*self.spans).is_empty() {
-                if V::DEPTH > 1 {
-                    clear_weights::<V>(self.x, Span::default());
+            while self.rows > 0 {
+                let tiles = (*self.spans).tiles();
+                (self.at, self.end) = (tiles.from, tiles.to);
+                if self.at < self.end {
+                    return;
                 }
+                self.clear::<V>(tiles);
                 self.skip(1);
             }
-            if self.rows > 0 {
-                self.at = (*self.spans).tiles().from;
-            }
+        }
+    }
+
+    /// Makes weights outside some tiles of a row 0 where other rows have keys there.
+    #[inline(always)]
+    unsafe fn clear<V: Vector<T = T>>(&self, tiles: Span) {
+        if V::DEPTH > 1 && !self.alike {
+            unsafe { clear_weights::<V>(self.x, tiles) };
         }
     }
 
@@ -282,8 +300,7 @@ impl<T: Real> Left<T> {
             return;
         }
         unsafe {
-            let end = (*self.spans).to.next_multiple_of(TILE);
-            let to = end.min(self.at + AT_ONCE);
+            let to = self.end.min(self.at + AT_ONCE);
             // −∞ stays −∞ where there is no kept key so far.
             let shift = V::splat(-T::MAX).max(V::splat(*self.max));
             let c = V::splat(self.c);
@@ -304,10 +321,8 @@ impl<T: Real> Left<T> {
                 lane += V::LANES;
             }
             self.at = to;
-            if to == end {
-                if V::DEPTH > 1 {
-                    clear_weights::<V>(self.x, (*self.spans).tiles());
-                }
+            if to == self.end {
+                self.clear::<V>((*self.spans).tiles());
                 self.skip(1);
                 self.begin_row::<V>();
             }
@@ -370,7 +385,7 @@ unsafe fn largest<V: Vector, E: EditRegister<V>>(
             return largest[0];
         }
         let mut tiles = span.tiles();
-        if E::EDITS && begun > 0 {
+        if begun > 0 {
             largest[3] = V::load(x.add(BLOCK));
             tiles.from = begun;
         }
@@ -450,39 +465,46 @@ pub(super) unsafe fn totals<V: Vector>(lanes: &[[V::T; TILE]], to: &mut [V::T]) 
     let mut row = 0;
     while row < rows {
         let height = V::LANES.min(rows - row);
-        let mut spare = [[V::T::ZERO; TILE]; TILE];
-        // SAFETY: `across` reads V::LANES rows, of which `height` are asked for.
+        // SAFETY: there are `height` rows from `row` on.
         unsafe {
-            let from = if height == V::LANES {
-                lanes.as_ptr().add(row)
-            } else {
-                spare[..height].copy_from_slice(&lanes[row..]);
-                spare.as_ptr()
-            };
-            let sums = across(from.cast(), TILE, |a: V, b| a.add(b));
+            let from = lanes.as_ptr().add(row).cast();
+            let sums = across(from, TILE, height, TILE, |a: V, b| a.add(b));
             sums.store_first(to.as_mut_ptr().add(row), height);
         }
         row += height;
     }
 }
 
-/// Joins the first 2ⁿ ≤ 16 numbers of each of `LANES` rows of 16, those of a row's first half with
-/// those of its second half until one is left; lane i is row i's.
+/// Joins the first `count` = 2ⁿ ≤ 16 numbers of each of up to `LANES` rows, `stride` numbers apart:
+/// those of a row's first half with those of its second half until one is left; lane i is row i's.
 #[inline(always)]
 pub(super) unsafe fn across<V: Vector>(
-    rows: *const V::T,
+    mut rows: *const V::T,
+    mut stride: usize,
+    height: usize,
     count: usize,
     join: impl Fn(V, V) -> V,
 ) -> V {
     let mut turned = [V::T::ZERO; TILE * TILE];
+    let mut spare = [[V::T::ZERO; TILE]; TILE];
     // SAFETY: the caller has the rows; up to 16 columns of 16 numbers fit.
     unsafe {
+        if height < V::LANES {
+            for (i, spare) in spare.iter_mut().enumerate().take(height) {
+                rows.add(i * stride).copy_to(spare.as_mut_ptr(), count);
+            }
+            (rows, stride) = (spare.as_ptr().cast(), TILE);
+        }
         let to = turned.as_mut_ptr();
         let mut column = 0;
         while column < count {
             let columns = V::LANES.min(count);
-            let from = rows.add(column);
-            V::turn(from, TILE as isize, columns, to.add(column * TILE));
+            V::turn(
+                rows.add(column),
+                stride as isize,
+                columns,
+                to.add(column * TILE),
+            );
             column += columns;
         }
         let mut columns = [V::splat(V::T::ZERO); TILE];
