@@ -198,6 +198,10 @@ fn refusals_of_the_hub() {
         address: "http://127.0.0.1:9".into(),
         asked: Arc::default(),
     };
+    let nowhere = Hub {
+        address: "nonsense".into(),
+        asked: Arc::default(),
+    };
     for (hub, name, says) in [
         (&hub, "some/other", "no such model"),
         (&hub, "some/private/model", "no such model"),
@@ -205,13 +209,44 @@ fn refusals_of_the_hub() {
         (&empty, "some/model", "no config.json and no GGUF"),
         (&several, "some/model", "a.gguf, b.gguf"),
         (&pickled, "some/model", "no model.safetensors"),
-        (&away, "some/model", "is there a network?"),
+        (&away, "some/model", "refused; is there a network?"),
+        (
+            &nowhere,
+            "some/model",
+            "not fetched from nonsense: that is no address such as https://",
+        ),
     ] {
         let cache = tempfile::tempdir().expect("a folder");
         let (code, out, err) = trace(hub, cache.path(), name, "");
         assert_eq!((code, out.as_str()), (Some(2), ""), "{name}: {err}");
         assert!(err.contains(says), "{name}: {err}");
     }
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("written");
+    let hub = Hub::new(files(), 0);
+    let output = common::command(folder.path())
+        .env("HF_HUB_CACHE", file.join("hub"))
+        .env("HF_ENDPOINT", &hub.address)
+        .env("HF_HUB_OFFLINE", "")
+        .args(["trace", "some/model", "it was"])
+        .output()
+        .expect("the command ends");
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    for word in [
+        "could not write to the cache",
+        "file/hub",
+        "HF_HUB_CACHE",
+        "is a file, not a folder",
+    ] {
+        assert!(err.contains(word), "{word:?} is missing in {err}");
+    }
+    assert!(!err.contains("os error"), "{err}");
 }
 
 #[test]

@@ -52,9 +52,21 @@ pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
 
 /// A JSON file.
 pub(crate) fn json(path: &Path) -> Result<Value> {
-    serde_json::from_slice(&bytes(path)?).map_err(|error| Error::Damaged {
-        path: path.display().to_string(),
-        found: format!("is no JSON: {error}"),
+    let origin = path.display().to_string();
+    let no_json = |origin, at| Error::Damaged {
+        path: origin,
+        found: format!("is no JSON at {at}"),
         remedy: "download it again",
+    };
+    let bytes = bytes(path)?;
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|error| no_json(origin.clone(), format!("byte {}", error.valid_up_to())))?;
+    qkv_io::parse_json(text, &origin).map_err(|error| match error {
+        qkv_io::Error::Text {
+            place,
+            fault: qkv_io::TextFault::Syntax { says },
+            ..
+        } => no_json(origin, format!("{place}: {says}")),
+        other => other.into(),
     })
 }

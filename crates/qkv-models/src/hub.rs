@@ -52,14 +52,17 @@ pub(crate) fn fetch(repository: &str, revision: &str, cache: &Path) -> Result<()
         .with_cache_dir(cache.to_owned())
         .with_token(token())
         .build()
-        .map_err(|error| refused(error.to_string()))?;
+        .map_err(|error| refused(said(&error, cache)))?;
     let whole = Repo::with_revision(repository.into(), RepoType::Model, revision.into());
     let repo = api.repo(whole);
-    let files = repo.info().map_err(|error| refused(said(&error)))?.siblings;
+    let files = repo
+        .info()
+        .map_err(|error| refused(said(&error, cache)))?
+        .siblings;
     let has = |name: &str| files.iter().any(|file| file.rfilename == name);
     let get = |repo: &ApiRepo, name: &str| {
         repo.get(name)
-            .map_err(|error| refused(format!("{name}: {}", said(&error))))
+            .map_err(|error| refused(format!("{name}: {}", said(&error, cache))))
     };
     if has("config.json") {
         let config = get(&repo, "config.json")?;
@@ -102,9 +105,21 @@ fn token() -> Option<String> {
 }
 
 /// What the hub answered, or why it did not.
-fn said(error: &ApiError) -> String {
-    let ApiError::RequestError(request) = error else {
-        return error.to_string();
+fn said(error: &ApiError, cache: &Path) -> String {
+    let request = match error {
+        ApiError::RequestError(request) => request,
+        ApiError::TooManyRetries(last) => return said(last, cache),
+        ApiError::LockAcquisition(_) => {
+            return "another program is fetching it; wait for that one".into();
+        }
+        ApiError::IoError(error) => {
+            return format!(
+                "could not write to the cache {}, which HF_HUB_CACHE or HF_HOME names: {}",
+                cache.display(),
+                qkv_io::reason(error)
+            );
+        }
+        other => return other.to_string(),
     };
     match request.as_ref() {
         ureq::Error::Status(401 | 403, _) => {
@@ -116,8 +131,18 @@ fn said(error: &ApiError) -> String {
         ureq::Error::Status(status, _) => {
             format!("it answers with status {status}; try again later")
         }
+        ureq::Error::Transport(transport)
+            if matches!(
+                transport.kind(),
+                ureq::ErrorKind::InvalidUrl | ureq::ErrorKind::UnknownScheme
+            ) =>
+        {
+            format!("that is no address such as {HUB}; correct HF_ENDPOINT, or unset it")
+        }
         ureq::Error::Transport(transport) => {
-            format!("{transport}; is there a network? With HF_HUB_OFFLINE=1 it is not asked")
+            let says = transport.to_string();
+            let says = says.split(" (os error").next().unwrap_or_default();
+            format!("{says}; is there a network? With HF_HUB_OFFLINE=1 it is not asked")
         }
     }
 }

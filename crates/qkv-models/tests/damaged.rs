@@ -53,7 +53,9 @@ fn cut_off_at_every_hundredth() -> Result<(), Failure> {
         for percent in 0..100 {
             // The last line's end may be missing.
             fs::write(&path, &whole[..whole.len() * percent / 100])?;
-            says(&refused(folder.path())?, &[file]);
+            let message = refused(folder.path())?;
+            says(&message, &[file]);
+            assert!(!message.contains("EOF while"), "{message}");
         }
         fs::write(&path, whole)?;
     }
