@@ -121,6 +121,17 @@ fn target(path: &Path) -> Result<PathBuf> {
     Ok(path.join(format!("{day}-{time}-{processor}-{cores}.jsonl")))
 }
 
+/// A folder for the arrays that others read.
+fn temporary_folder() -> Result<tempfile::TempDir> {
+    tempfile::tempdir().map_err(|source| {
+        Error::io("TMPDIR")(qkv_io::Error::Io {
+            action: "make a folder in",
+            path: std::env::temp_dir().display().to_string(),
+            source,
+        })
+    })
+}
+
 struct Bench<'a> {
     args: &'a BenchArgs,
     cases: Vec<&'static Case>,
@@ -147,16 +158,15 @@ impl Bench<'_> {
             return memory::print::<T>(self.args, self.cases[0], self.masks[0], &workers);
         }
         interrupt::watch();
+        let shared = match self.peers.is_empty() {
+            true => None,
+            false => Some(temporary_folder()?),
+        };
         let load = machine::load();
         let mut groups = unique(&self.args.threads)
             .into_iter()
             .map(|threads| self.group::<T>(threads))
             .collect::<Result<Vec<_>>>()?;
-        let shared = if self.peers.is_empty() {
-            None
-        } else {
-            Some(tempfile::tempdir()?)
-        };
         self.say(|| {
             let mut lines = self.opening(&groups);
             lines.push(String::new());

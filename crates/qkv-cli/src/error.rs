@@ -143,7 +143,7 @@ pub enum Error {
     Interrupted,
     /// Standard output went away or is full.
     #[error("could not write to standard output: {}", reason(.0))]
-    Stdout(#[from] io::Error),
+    Stdout(io::Error),
 }
 
 impl Error {

@@ -103,6 +103,8 @@ fn man(command: Option<&str>) -> Result<()> {
         }
     };
     let mut roff = Vec::new();
-    clap_mangen::Man::new(page).render(&mut roff)?;
+    clap_mangen::Man::new(page)
+        .render(&mut roff)
+        .map_err(Error::Stdout)?;
     output::print(&roff)
 }

@@ -257,9 +257,9 @@ pub fn print(bytes: &[u8]) -> Result<()> {
 /// As [`print`], piece by piece.
 pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    write(&mut out)?;
-    out.flush()?;
-    Ok(())
+    write(&mut out)
+        .and_then(|()| out.flush())
+        .map_err(Error::Stdout)
 }
 
 /// A line for people beside the result; if standard error is gone, nobody reads it.

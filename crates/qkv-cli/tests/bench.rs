@@ -300,6 +300,24 @@ fn others_that_are_not_there() {
     }
 }
 
+/// What others read is written to the system's folder for such files, which is looked at first.
+#[cfg(unix)]
+#[test]
+fn no_folder_for_what_others_read() {
+    let output = command(Path::new("."))
+        .args(words("bench --case tiny-2 --repeat 5 --against torch"))
+        .env("TMPDIR", "/nowhere")
+        .env("PYTHON", "/nowhere/python")
+        .output()
+        .expect("runs");
+    assert_eq!(output.status.code(), Some(2));
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(
+        err.starts_with("qkv: TMPDIR: could not make a folder in /nowhere: there is no such file"),
+        "{err}"
+    );
+}
+
 /// A result that differs is no peer's, and one that is equal is; this one is the mean of both
 /// values, where the queries ask for something else.
 #[cfg(unix)]
