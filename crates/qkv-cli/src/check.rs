@@ -12,7 +12,7 @@ use crate::arrays::{Axes, Reader};
 use crate::error::{Error, Names, Result};
 use crate::operands::{axes, head_counts, kv_option, operands, past, refuse_layer_options};
 use crate::options::{self, Norms, Options, Position};
-use crate::output::{self, Kind, Target};
+use crate::output::{self, Holds, Kind, Target};
 use crate::weights::{self, Setting, Weights};
 use claims::Claims;
 use qkv::{Attention, Block, Causal, Layer};
@@ -29,7 +29,7 @@ pub fn run(mut args: CheckArgs) -> Result<u8> {
     read_widths(&mut args)?;
     let masks = read_mask(&mut args)?;
     let args = &args;
-    let target = target(args)?;
+    let target = Target::new(&common(args), Holds::Told)?;
     let settings = settings(args);
     let apart = apart::Wanted::new(args)?;
     output::check_places([
@@ -388,19 +388,6 @@ fn projected(
         against(args)?.map(|preset| (preset, masks)),
         apart,
     )
-}
-
-/// Where the report goes; numbers are not possible.
-fn target(args: &CheckArgs) -> Result<Target> {
-    let target = Target::new(&common(args))?;
-    match target.kind() {
-        Kind::Text | Kind::Json | Kind::Markdown | Kind::Html | Kind::Latex => Ok(target),
-        other => Err(Error::Value {
-            argument: "--format",
-            value: other.name().into(),
-            remedy: "a check is told as text, markdown, latex, html or json".into(),
-        }),
-    }
 }
 
 fn settings(args: &CheckArgs) -> Settings {

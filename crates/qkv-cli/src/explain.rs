@@ -12,7 +12,7 @@ use crate::operands::{
     axes, head_counts, kv_option, operands, past, refuse_arrays_beside_tokens, refuse_layer_options,
 };
 use crate::options::{self, Norms, Options, Position, steps_per_score};
-use crate::output::{self, Target};
+use crate::output::{self, Holds, Target};
 use crate::weights::{self, Setting, Weights, Widths};
 use backward::{GradOutput, Gradient};
 use exercise::Exercise;
@@ -24,7 +24,7 @@ use std::io;
 /// Reads, computes, shows.
 pub fn run(mut args: ExplainArgs) -> Result<()> {
     args.layer.widths = args.widths;
-    let target = Target::new(&args.output)?;
+    let target = Target::new(&args.output, Holds::Steps)?;
     let rows = args.rows();
     let settings = output::settings(&args.output, &rows);
     refuse_idle_seed(&args)?;
@@ -62,7 +62,7 @@ pub fn correct(
     args.output.format = None;
     args.output.file = None;
     args.exercise.exercise = None;
-    let target = Target::new(&args.output)?;
+    let target = Target::new(&args.output, Holds::Steps)?;
     let corrected = RefCell::new(None);
     let run = Run {
         args: &args,

@@ -44,8 +44,23 @@ impl Kind {
     }
 }
 
-/// The endings of files.
-const ENDINGS: &str = ".txt, .md, .tex, .html, .json or .safetensors";
+/// What a file may hold, which its ending says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// What is told, in any format.
+    Told,
+    /// That, or the steps as arrays.
+    Steps,
+}
+
+impl Holds {
+    fn endings(self) -> &'static str {
+        match self {
+            Holds::Told => ".txt, .md, .tex, .html or .json",
+            Holds::Steps => ".txt, .md, .tex, .html, .json or .safetensors",
+        }
+    }
+}
 
 /// What is written, and where.
 #[derive(Debug)]
@@ -56,7 +71,7 @@ pub struct Target {
 
 impl Target {
     /// From --format, --json and -o.
-    pub fn new(args: &OutputArgs) -> Result<Self> {
+    pub fn new(args: &OutputArgs, holds: Holds) -> Result<Self> {
         let asked = match (args.format, args.json) {
             (Some(format), true) if format != Format::Json => {
                 return Err(Error::Conflict {
@@ -76,7 +91,7 @@ impl Target {
                 file,
             });
         };
-        let kind = match (ending(path)?, asked) {
+        let kind = match (ending(path, holds)?, asked) {
             (Some(kind), Some(asked)) if kind != asked => {
                 return Err(Error::Value {
                     argument: "-o",
@@ -93,7 +108,7 @@ impl Target {
                 return Err(Error::Value {
                     argument: "-o",
                     value: format!("\"{}\" without an ending", shown(&path.to_string_lossy())),
-                    remedy: format!("end it in {ENDINGS}, or add --format"),
+                    remedy: format!("end it in {}, or add --format", holds.endings()),
                 });
             }
         };
@@ -268,7 +283,7 @@ pub fn remark(line: &str) {
 }
 
 /// The format that a file's ending stands for; `None` without an ending.
-fn ending(path: &Path) -> Result<Option<Kind>> {
+fn ending(path: &Path, holds: Holds) -> Result<Option<Kind>> {
     let Some(ending) = path.extension() else {
         return Ok(None);
     };
@@ -276,13 +291,13 @@ fn ending(path: &Path) -> Result<Option<Kind>> {
         Some("txt") => Ok(Some(Kind::Text)),
         Some("md" | "markdown") => Ok(Some(Kind::Markdown)),
         Some("json") => Ok(Some(Kind::Json)),
-        Some("safetensors") => Ok(Some(Kind::Safetensors)),
+        Some("safetensors") if holds == Holds::Steps => Ok(Some(Kind::Safetensors)),
         Some("html" | "htm") => Ok(Some(Kind::Html)),
         Some("tex") => Ok(Some(Kind::Latex)),
         _ => Err(Error::Value {
             argument: "-o",
             value: format!("the ending of {}", shown(&path.to_string_lossy())),
-            remedy: format!("use {ENDINGS}"),
+            remedy: format!("use {}", holds.endings()),
         }),
     }
 }

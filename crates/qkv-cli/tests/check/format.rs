@@ -89,9 +89,12 @@ fn colour_is_for_terminals_and_safetensors_are_refused() {
     refusals(
         "check",
         &std::env::temp_dir(),
-        &[(
-            WEAK.replace("check ", "") + " -o x.safetensors",
-            &["safetensors", "latex", "html"],
-        )],
+        &["x.safetensors", "x.npy"].map(|file| {
+            let says: &[&str] = &[
+                "-o: the ending of x.",
+                "use .txt, .md, .tex, .html or .json\n",
+            ];
+            (WEAK.replace("check ", "") + " -o " + file, says)
+        }),
     );
 }
