@@ -225,6 +225,7 @@ const CHOOSE: i32 = 0xca;
 impl Vector for F32x16 {
     type T = f32;
     const LANES: usize = 16;
+    const TILES_AT_ONCE: usize = 1;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
@@ -400,6 +401,7 @@ impl Vector for F32x16 {
 impl Vector for F64x8 {
     type T = f64;
     const LANES: usize = 8;
+    const TILES_AT_ONCE: usize = 1;
 
     #[inline(always)]
     unsafe fn splat(x: f64) -> Self {

@@ -31,6 +31,7 @@ impl Pairs {
 impl Vector for Pairs {
     type T = f32;
     const LANES: usize = 16;
+    const TILES_AT_ONCE: usize = 1;
     const DEPTH: usize = 2;
     const EXP2: &'static [f32] = F32x16::EXP2;
 

@@ -196,9 +196,6 @@ pub(super) struct Left<T> {
     end: usize,
 }
 
-/// Tiles of a row that are computed in one go.
-const AT_ONCE: usize = 4 * TILE;
-
 impl<T: Real> Left<T> {
     /// All; they may be computed as long as `args` lives.
     ///
@@ -238,16 +235,6 @@ impl<T: Real> Left<T> {
         self
     }
 
-    /// How often [`Left::some`] has something to do.
-    #[inline(always)]
-    pub(super) unsafe fn count(&self) -> usize {
-        let count = |i| unsafe {
-            let tiles = (*self.spans.add(i)).tiles();
-            (tiles.to - tiles.from).div_ceil(AT_ONCE)
-        };
-        (0..self.rows).map(count).sum()
-    }
-
     /// Goes on to a row with a key, unless this is one.
     #[inline(always)]
     unsafe fn begin_row<V: Vector<T = T>>(&mut self) {
@@ -261,6 +248,7 @@ impl<T: Real> Left<T> {
                 self.clear::<V>(tiles);
                 self.skip(1);
             }
+            (self.at, self.end) = (0, 0);
         }
     }
 
@@ -288,46 +276,78 @@ impl<T: Real> Left<T> {
     pub(super) unsafe fn all<V: Vector<T = T>>(&mut self) {
         unsafe {
             while self.rows > 0 {
-                self.some::<V>();
+                let mut row = self.begin::<V>();
+                for _ in 0..self.tiles_of_row() {
+                    self.tile(&mut row);
+                }
+                self.pause(row);
             }
         }
     }
 
-    /// Computes some, if there are any left.
+    /// Tiles that are left of the first row.
     #[inline(always)]
-    pub(super) unsafe fn some<V: Vector<T = T>>(&mut self) {
-        if self.rows == 0 {
-            return;
-        }
+    pub(super) fn tiles_of_row(&self) -> usize {
+        (self.end - self.at) / TILE
+    }
+
+    /// Begins or goes on with the first row, which must be there, until [`Left::pause`].
+    #[inline(always)]
+    pub(super) unsafe fn begin<V: Vector<T = T>>(&self) -> Running<V> {
         unsafe {
-            let to = self.end.min(self.at + AT_ONCE);
-            // −∞ stays −∞ where there is no kept key so far.
-            let shift = V::splat(-T::MAX).max(V::splat(*self.max));
-            let c = V::splat(self.c);
-            let sums = self.sums.cast::<T>();
-            let mut lane = 0;
-            while lane < TILE {
-                let mut sum = V::load(sums.add(lane));
-                let mut at = self.at + lane;
-                while at < to {
-                    let y = V::load(self.x.add(at)).sub(shift).mul(c);
-                    let p = y.exp2(self.constants);
-                    // Not behind what is still to be read.
-                    p.store_weights(self.x, at);
-                    sum = sum.add(p);
-                    at += TILE;
-                }
-                sum.store(sums.add(lane));
-                lane += V::LANES;
+            let max = *self.max;
+            // −∞ stays −∞ where there is no kept key so far. Not by registers, which are scarce.
+            let shift = V::splat(if max > -T::MAX { max } else { -T::MAX });
+            let mut sums = [V::splat(T::ZERO); MOST_OF_TILE];
+            for n in 0..TILE / V::LANES {
+                sums[n] = V::load(self.sums.cast::<T>().add(n * V::LANES));
             }
-            self.at = to;
-            if to == self.end {
+            Running { shift, sums }
+        }
+    }
+
+    /// The next tile of the row, which must have one.
+    #[inline(always)]
+    pub(super) unsafe fn tile<V: Vector<T = T>>(&mut self, row: &mut Running<V>) {
+        unsafe {
+            for n in 0..TILE / V::LANES {
+                let at = self.at + n * V::LANES;
+                let x = V::load(self.x.add(at)).sub(row.shift);
+                let p = x.mul(V::splat(self.c)).exp2(self.constants);
+                // Not behind what is still to be read.
+                p.store_weights(self.x, at);
+                row.sums[n] = row.sums[n].add(p);
+            }
+            self.at += TILE;
+        }
+    }
+
+    /// Puts the sums back, and goes on to the next row if this one is done.
+    #[inline(always)]
+    pub(super) unsafe fn pause<V: Vector<T = T>>(&mut self, row: Running<V>) {
+        unsafe {
+            for n in 0..TILE / V::LANES {
+                row.sums[n].store(self.sums.cast::<T>().add(n * V::LANES));
+            }
+            if self.at == self.end {
                 self.clear::<V>((*self.spans).tiles());
                 self.skip(1);
                 self.begin_row::<V>();
             }
         }
     }
+}
+
+/// Registers of a tile at most.
+const MOST_OF_TILE: usize = 4;
+
+/// What the exponentials of a row have in common, in registers: through memory, each sum would
+/// wait for the one before it.
+pub(super) struct Running<V> {
+    /// The maximum.
+    shift: V,
+    /// The running sums, in as many registers as they take.
+    sums: [V; MOST_OF_TILE],
 }
 
 /// Weights that are taken as they are.

@@ -15,6 +15,7 @@ use super::super::real::{Real, Stored};
 use super::asks::Asks;
 use super::convert::Holds;
 use super::meanwhile::{KEYS_AT_ONCE, Meanwhile};
+use super::pack::TILE;
 use super::rows::Rows;
 use super::shared::RowsMut;
 use super::softmax::{Left, Softmax};
@@ -182,7 +183,7 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                 if stream {
                     tile.stream::<V, FEW>(height, end - first, row == 0);
                 } else {
-                    let next = &mut Meanwhile::new(next, tile.keys, &mut asks, at_once);
+                    let next = &mut Meanwhile::new(next, &mut asks, at_once);
                     if end == vectors && tile.last <= V::LANES / 2 && height % 2 == 0 {
                         // Conditions on constants keep code out that no tile of R x N needs.
                         match end - first {
@@ -305,24 +306,48 @@ impl<T: Real> Tile<'_, T> {
         }
     }
 
+    /// Goes on from key `j`, whose values are at `row`, to another.
+    #[inline(always)]
+    unsafe fn pass<S: Sums<T>>(&self, sums: &mut S, j: &mut usize, row: &mut *const T, to: usize) {
+        while *j < to {
+            unsafe { sums.add(self, *j, *row) };
+            *row = row.wrapping_offset(self.v_stride);
+            *j += 1;
+        }
+    }
+
     /// All keys, chain by chain.
     #[inline(always)]
     unsafe fn compute<S: Sums<T>>(&self, mut next: Option<&mut Meanwhile<'_, T>>) {
         unsafe {
-            let mut row = self.v;
-            let mut j = 0;
+            let (mut j, mut row) = (0, self.v);
             let (mut start, mut chain_end) = (self.start, self.first_chain.min(self.keys));
             loop {
                 let mut sums = S::begin(self, start);
                 while j < chain_end {
-                    let end = (j + KEYS_AT_ONCE).min(chain_end);
-                    while j < end {
-                        sums.add(self, j, row);
-                        row = row.wrapping_offset(self.v_stride);
-                        j += 1;
+                    let first = j;
+                    match next.as_mut().and_then(|next| next.row()) {
+                        Some((left, tiles)) if j + S::STEPS <= chain_end => {
+                            let mut of_row = left.begin::<S::V>();
+                            let mut tiles = tiles.min((chain_end - j) / S::STEPS);
+                            while tiles > 0 {
+                                let now = S::V::TILES_AT_ONCE.min(tiles);
+                                let to = j + now * S::STEPS;
+                                self.pass(&mut sums, &mut j, &mut row, to);
+                                for _ in 0..now {
+                                    left.tile(&mut of_row);
+                                }
+                                tiles -= now;
+                            }
+                            left.pause(of_row);
+                        }
+                        _ => {
+                            let to = chain_end.min(j + KEYS_AT_ONCE);
+                            self.pass(&mut sums, &mut j, &mut row, to);
+                        }
                     }
                     if let Some(next) = &mut next {
-                        next.look::<S::V>();
+                        next.ask(j - first);
                     }
                 }
                 sums.end(self, start);
@@ -339,6 +364,8 @@ impl<T: Real> Tile<'_, T> {
 /// The sums of a tile in registers.
 trait Sums<T> {
     type V: Vector<T = T>;
+    /// Rows of values between two tiles of exponentials.
+    const STEPS: usize;
 
     /// What a chain begins with.
     unsafe fn begin(tile: &Tile<'_, T>, start: Start<'_, T>) -> Self;
@@ -350,6 +377,14 @@ trait Sums<T> {
     unsafe fn end(self, tile: &Tile<'_, T>, start: Start<'_, T>);
 }
 
+/// As many that the exponentials of as many queries are done when all keys have passed, if possible.
+const fn steps<V: Vector>(queries: usize) -> usize {
+    match TILE / (queries * V::DEPTH) {
+        0 => 1,
+        steps => steps,
+    }
+}
+
 /// R queries times N registers of columns; with `AHEAD` rows are asked for.
 struct Whole<V, const R: usize, const N: usize, const AHEAD: bool>([[V; N]; R]);
 
@@ -357,6 +392,7 @@ impl<V: Vector, const R: usize, const N: usize, const AHEAD: bool> Sums<V::T>
     for Whole<V, R, N, AHEAD>
 {
     type V = V;
+    const STEPS: usize = steps::<V>(R);
 
     #[inline(always)]
     unsafe fn begin(tile: &Tile<'_, V::T>, start: Start<'_, V::T>) -> Self {
@@ -427,6 +463,7 @@ struct Pairs<V, const P: usize, const N: usize> {
 
 impl<V: Vector, const P: usize, const N: usize> Sums<V::T> for Pairs<V, P, N> {
     type V = V;
+    const STEPS: usize = steps::<V>(2 * P);
 
     #[inline(always)]
     unsafe fn begin(tile: &Tile<'_, V::T>, start: Start<'_, V::T>) -> Self {

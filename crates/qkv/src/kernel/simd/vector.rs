@@ -16,6 +16,9 @@ pub(super) trait Vector: Copy {
     /// numbers but as many shorter ones in the place of one.
     const DEPTH: usize = 1;
 
+    /// Tiles of exponentials between multiply-adds: one, where there are registers for both.
+    const TILES_AT_ONCE: usize = 4;
+
     /// `x` in every lane.
     unsafe fn splat(x: Self::T) -> Self;
     /// `LANES` numbers from `from`, which must be readable.
