@@ -475,3 +475,51 @@ fn refused_arguments() {
 fn saved_of(output: &qkv::Output<f32>) -> Saved<'_, f32> {
     Saved::new(output).unwrap()
 }
+
+/// A kept key whose score is −∞ weighs 0, and what of it is NaN makes the same gradients NaN as by
+/// definition, beside a causal mask or bias as without.
+#[test]
+fn nan_in_a_kept_key_of_infinite_score_stays() {
+    let (q, k, v) = (
+        [1.0_f32, 1.0],
+        [0.5, f32::NEG_INFINITY, 0.25],
+        [1.0, f32::NAN, 3.0],
+    );
+    let inputs = Inputs::new(
+        View::new(&q, &[2, 1]).unwrap(),
+        View::new(&k, &[3, 1]).unwrap(),
+        View::new(&v, &[3, 1]).unwrap(),
+    )
+    .unwrap();
+    let plain = Attention::default();
+    let bias = [0.0_f32, 0.0, 1.0];
+    for attention in [
+        Attention {
+            causal: Some(Causal::BottomRight),
+            ..plain.clone()
+        },
+        Attention {
+            bias: Some(Bias(View::new(&bias, &[1, 3]).unwrap().into())),
+            ..plain.clone()
+        },
+        plain,
+    ] {
+        let (all, expected) = both(
+            &attention,
+            &inputs,
+            View::new(&[1.0, 2.0], &[2, 1]).unwrap(),
+        );
+        for found in all {
+            for (found, expected) in [
+                (&found.q, &expected.q),
+                (&found.k, &expected.k),
+                (&found.v, &expected.v),
+            ] {
+                let nan = |x: f64| x.is_nan();
+                let found = found.data().iter().map(|&x| nan(f64::from(x)));
+                let expected = expected.data().iter().map(|&x| nan(x));
+                assert!(found.eq(expected), "{attention:?}");
+            }
+        }
+    }
+}

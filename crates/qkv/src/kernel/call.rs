@@ -1,7 +1,7 @@
 //! What stays the same during one call: the options in the form that the kernels take.
 
 use super::real::{Float, Real, Stored};
-use super::simd::{Arithmetic, Isa, Kernels, Rows, Storage, prefetch};
+use super::simd::{Arithmetic, BLOCK, Isa, Kernels, Rows, Span, Storage, prefetch};
 use super::visible::{Sight, Stretch, Visible};
 use crate::attention::{Attention, Bias, Inputs, Sinks};
 use crate::view::{AnyView, Element, View};
@@ -259,6 +259,21 @@ impl<'a, T: Float> Call<'a, T> {
             && self
                 .bias()
                 .is_none_or(|bias| bias.get([b, h, i, j]) != f64::NEG_INFINITY)
+    }
+
+    /// Sets which keys of the span of a block row `[batch, head, query]` keeps, of all others that it
+    /// does not. Not by its scores: that of a kept key is −∞ where q or k is infinite.
+    pub(super) fn mark_kept(
+        &self,
+        [b, h, i]: [usize; 3],
+        first_key: usize,
+        span: Span,
+        kept: &mut [bool; BLOCK],
+    ) {
+        kept.fill(false);
+        for j in span.range() {
+            kept[j] = self.keeps([b, h, i, first_key + j]);
+        }
     }
 
     /// The keys, cached and new.

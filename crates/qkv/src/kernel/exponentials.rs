@@ -96,6 +96,14 @@ impl<T: Float> Scratch<T> {
             meanwhile,
         } = how;
         let rows = self.rows.len();
+        if guarded {
+            self.kept.resize(rows, [false; BLOCK]);
+            let first = head.stretch.keys.start + block * BLOCK;
+            for (i, row) in self.rows.iter().enumerate() {
+                let at = [head.batch, row.head, row.query];
+                call.mark_kept(at, first, self.spans[i], &mut self.kept[i]);
+            }
+        }
         let step = if apart {
             ROWS_EDITED // the maxima follow while the rows are at hand
         } else {
@@ -108,16 +116,6 @@ impl<T: Float> Scratch<T> {
             }
             let x = self.x.get(tile.end * STRIDE);
             let x = &mut x[first * STRIDE..];
-            if guarded {
-                self.kept.resize(self.rows.len(), [false; BLOCK]);
-                for (i, x) in tile.clone().zip(x.chunks_exact(STRIDE)) {
-                    let span = self.spans[i];
-                    self.kept[i].fill(false);
-                    for j in span.from..span.to {
-                        self.kept[i][j] = x[j] != T::Real::NEG_INFINITY;
-                    }
-                }
-            }
             (call.kernels.maxima)(
                 &mut Softmax {
                     spans: &self.spans[tile.clone()],

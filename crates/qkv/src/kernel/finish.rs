@@ -126,6 +126,14 @@ impl<T: Float> Scratch<T> {
                     let (max, sum) = (self.total.max[i], self.factors[i]);
                     let finished = finish_row(call, head, row, max, sum);
                     x.iter_mut().for_each(|x| *x = *x * finished.inverse);
+                    if finished.inverse.to_f64().is_nan() {
+                        let key = head.stretch.keys.start + first + from;
+                        for (j, x) in (key..).zip(&mut *x) {
+                            if !call.keeps([head.batch, row.head, row.query, j]) {
+                                *x = T::Real::ZERO;
+                            }
+                        }
+                    }
                 } else if call.natural != 1.0 {
                     // Scale 0 has made the products 0 already.
                     let natural = T::Real::from_f64(call.natural);

@@ -4,7 +4,7 @@ use super::support::{Array, Layout, Random, isas, options, same_bits};
 use super::{assert_near, causal, column, everywhere, matrix, zeros};
 use qkv::{
     AnyView, Attention, Bias, Causal, Documents, EmptyRows, Error, Float, Inputs, KeyLengths, Mask,
-    Scale, View, Window, definition, forward, forward_with,
+    Part, Scale, View, Window, definition, forward, forward_with, weights,
 };
 
 #[test]
@@ -65,6 +65,82 @@ fn b012_nan_in_a_dropped_key_does_not_leak() {
 }
 
 /// The same in the middle of large blocks, row by row, against the definition.
+/// Masks, biases and edges that drop nothing, or others than the key in question.
+fn that_keep_the_middle() -> Vec<Attention<'static>> {
+    let plain = Attention::default();
+    let keep = View::new(&[true, true, true, false, true, true], &[2, 3]).unwrap();
+    let bias = View::new(&[0.0_f32, 0.0, 0.0, f32::NEG_INFINITY, 0.0, 1.0], &[2, 3]).unwrap();
+    vec![
+        Attention {
+            masks: vec![Mask::keep(keep)],
+            ..plain.clone()
+        },
+        Attention {
+            bias: Some(Bias(bias.into())),
+            ..plain.clone()
+        },
+        Attention {
+            masks: vec![Mask::keep(keep)],
+            bias: Some(Bias(bias.into())),
+            ..plain.clone()
+        },
+        Attention {
+            window: Some(Window {
+                back: Some(1),
+                forward: None,
+            }),
+            ..plain.clone()
+        },
+        causal(Causal::BottomRight),
+        plain,
+    ]
+}
+
+/// A kept key whose score is −∞, of infinite keys or by overflow, weighs 0, and 0·NaN is NaN: beside
+/// masks and edges as without them.
+#[test]
+fn b012_nan_in_a_kept_key_of_infinite_score_stays() {
+    let beyond = 2e38; // its square is beyond the range of f32
+    for attention in &that_keep_the_middle() {
+        for (q, k) in [
+            ([1.0, 1.0], [0.0, f64::NEG_INFINITY, 0.0]),
+            ([beyond, beyond], [0.0, -beyond, 0.0]),
+        ] {
+            for bad in [f64::NAN, f64::INFINITY] {
+                let (q, k, v) = (column(q), column(k), column([1.0, bad, 3.0]));
+                let inputs = Inputs::new(q.view(), k.view(), v.view()).unwrap();
+                let expected = definition::forward(attention, &inputs).unwrap();
+                assert!(expected.output.data()[0].is_nan());
+                for found in everywhere(attention, &q, &k, &v) {
+                    assert_near(found.output.data(), expected.output.data());
+                    assert_near(found.lse.data(), expected.lse.data());
+                }
+            }
+        }
+    }
+}
+
+/// Of a row with NaN the kept keys weigh NaN, and the dropped ones 0.
+#[test]
+fn b012_dropped_keys_of_a_nan_row_weigh_0() {
+    for q in [[f64::NAN, 1.0], [f64::INFINITY, f64::NAN]] {
+        for attention in &that_keep_the_middle() {
+            let (q, k) = (column(q), column([-1.0, -2.0, -3.0]));
+            let inputs = Inputs::new(q.view(), k.view(), k.view()).unwrap();
+            let mut expected = Vec::new();
+            definition::for_each_row(attention, &inputs, |_, _, _, row| {
+                expected.extend(row.weights);
+            })
+            .unwrap();
+            for isa in isas() {
+                let all = Part::all(&inputs);
+                let found = weights(attention, &inputs, &options(isa, 1), &all).unwrap();
+                assert_near(found.data(), &expected);
+            }
+        }
+    }
+}
+
 #[test]
 fn b012_nan_scattered_over_dropped_keys() {
     let mut random = Random::new(21);

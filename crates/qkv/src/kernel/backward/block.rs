@@ -190,16 +190,10 @@ impl<T: Real> Workspace<T> {
         let x = scratch.x.get(rows * STRIDE);
         if !finite {
             self.kept.resize(rows, [false; BLOCK]);
-            for ((kept, span), x) in self
-                .kept
-                .iter_mut()
-                .zip(&scratch.spans)
-                .zip(x.chunks(STRIDE))
-            {
-                kept.fill(false);
-                for j in span.from..span.to {
-                    kept[j] = x[j] != T::NEG_INFINITY;
-                }
+            let first = head.stretch.keys.start + block * BLOCK;
+            for (i, row) in scratch.rows.iter().enumerate() {
+                let at = [head.batch, row.head, row.query];
+                call.mark_kept(at, first, scratch.spans[i], &mut self.kept[i]);
             }
         }
         let raw = &*self
