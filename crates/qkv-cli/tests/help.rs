@@ -28,6 +28,19 @@ fn examples(help: &str) -> Vec<String> {
     found
 }
 
+/// What follows the options is not wrapped by the command but as it is written, so that examples can
+/// be copied.
+#[test]
+fn examples_fit_a_terminal_of_80_columns() {
+    for help in ["", "explain", "check", "run", "trace", "bench"] {
+        let out = qkv(&format!("{help} --help")).out;
+        let (_, after) = out.split_once("Examples:").expect("examples");
+        for line in after.lines() {
+            assert!(line.chars().count() <= 80, "{help}: {line}");
+        }
+    }
+}
+
 #[test]
 fn every_example_runs() {
     let folder = tempfile::tempdir().expect("a folder");
