@@ -33,7 +33,7 @@ Examples:
         --weights \"0.67 0.33; 0.33 0.67\"
 
 Exit status: 0 where the numbers are right or only rounded, 1 where they
-differ, 2 after an error.";
+differ or nothing can be decided, 2 after an error.";
 
 /// After `qkv explain -h`.
 pub const EXPLAIN_SHORT: &str =
