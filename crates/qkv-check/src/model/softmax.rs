@@ -6,6 +6,7 @@ use super::row::RowOut;
 use crate::bound::roundoff;
 use crate::recipe::{Axis, DroppedRule, EmptyRule};
 use qkv::{DType, StepName, definition};
+use std::f64::consts::{LN_2, LOG2_E};
 
 /// Weights of a row, with the logits.
 pub(super) struct Weighed {
@@ -94,7 +95,10 @@ impl Model<'_> {
                     sum += phantoms;
                     keys_sum += phantoms;
                 }
-                weights.iter_mut().for_each(|w| *w /= sum);
+                // Not where a key is dropped: the sum may be NaN, and the weight is 0 even so.
+                for j in (0..count).filter(|&j| kept[j]) {
+                    weights[j] /= sum;
+                }
                 flips = self.round_weights(&mut weights, &logits.logits, kept, own, sum);
             }
             Axis::Queries | Axis::Joint => {
@@ -188,17 +192,20 @@ impl Model<'_> {
             true => self.logit_errors(&row.logits, row.max),
             false => Default::default(),
         };
-        let mean = |errors: &[f64]| -> f64 {
-            let pairs = errors.iter().zip(&row.weights);
+        let mean = |errors: &[f64], shares: &[f64]| -> f64 {
+            let pairs = errors.iter().zip(shares);
             let sum: f64 = pairs.map(|(e, w)| e * w.abs()).sum();
             if sum.is_finite() { sum } else { 0.0 }
         };
         let sums = self.sizes.keys as f64 + 64.0;
-        let (mean_worst, mean_usual) = (mean(&worst) + sums, mean(&usual) + 6.0);
-        let one = |value: f64, size: f64| RowOut {
-            values: vec![value],
-            worst: vec![mean_worst * size],
-            usual: vec![mean_usual * size],
+        let means = |shares: &[f64]| (mean(&worst, shares) + sums, mean(&usual, shares) + 6.0);
+        let one = |value: f64, size: f64, shares: &[f64]| {
+            let (mean_worst, mean_usual) = means(shares);
+            RowOut {
+                values: vec![value],
+                worst: vec![mean_worst * size],
+                usual: vec![mean_usual * size],
+            }
         };
         Some(match step {
             StepName::Weights | StepName::Dropped => {
@@ -213,6 +220,7 @@ impl Model<'_> {
                     pairs.map(|(e, w)| w.abs() * (e + mean)).collect()
                 };
                 let single = roundoff(DType::F32);
+                let (mean_worst, mean_usual) = means(&row.weights);
                 let mut worst = errors(&worst, mean_worst);
                 for (worst, flip) in worst.iter_mut().zip(&row.flips) {
                     *worst += flip / single;
@@ -242,7 +250,7 @@ impl Model<'_> {
                     usual: vec![largest(&usual)],
                 }
             }
-            StepName::Sum => one(row.sum, row.sum.abs()),
+            StepName::Sum => one(row.sum, row.sum.abs(), &row.weights),
             StepName::Lse => {
                 let sum = if self.recipe.lse_with_sink {
                     row.sum
@@ -254,13 +262,25 @@ impl Model<'_> {
                     true => f64::NEG_INFINITY,
                     false => row.max + sum.ln(),
                 };
+                let shares = self.shares(&row, sum);
                 match self.recipe.lse_base_2 {
-                    true => one(lse / std::f64::consts::LN_2, std::f64::consts::LOG2_E),
-                    false => one(lse, 1.0),
+                    true => one(lse / LN_2, LOG2_E, &shares),
+                    false => one(lse, 1.0, &shares),
                 }
             }
             _ => return None,
         })
+    }
+
+    /// How much of a sum over a row's exponentials each key is: d ln sum = Σ_j share_j·ds_j. Not the
+    /// weights where a sink takes part in these and not in the sum.
+    fn shares(&self, row: &Weighed, sum: f64) -> Vec<f64> {
+        if self.recipe.axis != Axis::Keys {
+            return row.weights.clone();
+        }
+        let keys = row.logits.logits.iter().zip(&row.logits.kept);
+        let exps = keys.map(|(l, kept)| if *kept { (l - row.max).exp() } else { 0.0 });
+        exps.map(|exp| exp / sum).collect()
     }
 
     /// What dropout multiplies a weight by.
