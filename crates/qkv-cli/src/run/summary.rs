@@ -19,7 +19,8 @@ pub struct Summary {
     first: Vec<f64>,
     is_longer: bool,
     range: Option<[f64; 2]>,
-    not_finite: usize,
+    /// How many numbers are infinite or NaN, and where in the output the first of them is.
+    not_finite: Option<(usize, Vec<usize>)>,
     empty: Vec<[usize; 3]>,
     rows: usize,
     first_lse: Option<f64>,
@@ -45,7 +46,10 @@ impl Summary {
             first: numbers().take(width.min(FIRST)).collect(),
             is_longer: width > FIRST,
             range: range(results.output),
-            not_finite: numbers().filter(|x| !x.is_finite()).count(),
+            not_finite: numbers().position(|x| !x.is_finite()).map(|first| {
+                let count = numbers().filter(|x| !x.is_finite()).count();
+                (count, index(first, &results.output_shape()))
+            }),
             gradients: gradients
                 .map(|(name, shape, numbers)| (name, shown_shape(&shape), range(numbers)))
                 .collect(),
@@ -83,8 +87,8 @@ impl Summary {
         if let Some([low, high]) = &self.range {
             line(words.range, (words.from_to)(&number(low), &number(high)));
         }
-        if self.not_finite > 0 {
-            line(words.not_finite, self.not_finite.to_string());
+        if let Some((count, first)) = &self.not_finite {
+            line(words.not_finite, (words.at)(*count, first));
         }
         if let Some(lse) = self.first_lse.as_ref().filter(|_| args.lse) {
             line(words.first_lse, number(lse));
@@ -112,6 +116,17 @@ fn range<T: Element>(numbers: &[T]) -> Option<[f64; 2]> {
     Some(finite.fold([first; 2], |[low, high], x| [low.min(x), high.max(x)]))
 }
 
+/// Where the number at this place of the memory is along each axis.
+fn index(mut at: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = Vec::with_capacity(shape.len());
+    for &size in shape.iter().rev() {
+        index.push(at % size);
+        at /= size;
+    }
+    index.reverse();
+    index
+}
+
 /// Columns of a terminal that a text takes: Chinese characters take two.
 fn display_width(text: &str) -> usize {
     text.chars().map(|c| if c.is_ascii() { 1 } else { 2 }).sum()
@@ -127,6 +142,7 @@ struct Words {
     time: &'static str,
     comma: &'static str,
     from_to: fn(&str, &str) -> String,
+    at: fn(usize, &[usize]) -> String,
     of: fn(usize, usize, &[usize; 3]) -> String,
     on: fn(&str, usize, &str) -> String,
 }
@@ -141,6 +157,7 @@ const EN: Words = Words {
     time: "time",
     comma: ", ",
     from_to: |low, high| format!("from {low} to {high}"),
+    at: |count, first| format!("{count} of the numbers, the first at {first:?}"),
     of: |empty, rows, first| {
         format!("{empty} of {rows} keep no key, the first is [batch, head, query] = {first:?}")
     },
@@ -157,6 +174,7 @@ const ZH: Words = Words {
     time: "用时",
     comma: "，",
     from_to: |low, high| format!("从{low}到{high}"),
+    at: |count, first| format!("{count}个，第一个在{first:?}"),
     of: |empty, rows, first| {
         format!("{rows}行中有{empty}行没有保留任何键，第一个是[批, 头, 查询] = {first:?}")
     },

@@ -219,6 +219,18 @@ fn a_summary_where_no_file_is_named() {
     assert!(ran.out.contains("第一行"), "{}", ran.out);
 }
 
+/// B022: where the first number that is none is, in the axes of the output.
+#[test]
+fn b022_a_summary_says_where_the_first_nan_is() {
+    let folder = folder();
+    let line = "run --q '1;1' --k '1;1' --v '2 0 nan;0 4 5' --drop '0 1;0 0'";
+    let ran = run_with(folder.path(), &words(line), b"");
+    let told = "not finite 2 of the numbers, the first at [0, 2]";
+    assert!(ran.out.contains(told), "{}", ran.out);
+    let ran = run_with(folder.path(), &words(&format!("{line} --lang zh")), b"");
+    assert!(ran.out.contains("2个，第一个在[0, 2]"), "{}", ran.out);
+}
+
 /// Ctrl-C while weights are being written: no file, and no temporary one.
 #[cfg(unix)]
 #[test]
