@@ -97,11 +97,19 @@ struct Opened {
 fn open(args: &TraceArgs, reader: &mut Reader<'_>) -> Result<Opened> {
     let name = args.model.as_deref();
     let Some(name) = name.filter(|name| args.given.weights.is_none() && !is_trace(name)) else {
-        if args.find.texts_file.is_some() {
+        let reading = &args.reading;
+        let of_models = [
+            ("--texts", args.find.texts_file.is_some()),
+            ("--generate", reading.generate.is_some()),
+            ("--pad", reading.pad.is_some()),
+            ("--pixels", reading.pixels.is_some()),
+            ("--threads", reading.threads.is_some()),
+        ];
+        if let Some((argument, _)) = of_models.into_iter().find(|(_, given)| *given) {
             return Err(Error::Alone {
-                argument: "--texts",
+                argument,
                 needed: "a model",
-                remedy: "a model reads them: name one",
+                remedy: "it is for a model that runs: name one",
             });
         }
         let source = open_stored(args, reader)?;

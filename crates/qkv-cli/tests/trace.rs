@@ -221,6 +221,22 @@ fn what_does_not_fit_is_refused() {
             "--texts: has no meaning without a model",
         ),
         (
+            "trace t.safetensors --generate 5",
+            "--generate: has no meaning without a model",
+        ),
+        (
+            "trace t.safetensors --pad left",
+            "--pad: has no meaning without a model",
+        ),
+        (
+            "trace t.safetensors --pixels q.npy",
+            "--pixels: has no meaning without a model",
+        ),
+        (
+            "trace t.safetensors --threads 1",
+            "--threads: has no meaning without a model",
+        ),
+        (
             "trace t.safetensors --svg x.svg",
             "--layer and --head: missing",
         ),
