@@ -59,12 +59,14 @@ fn same_weights<T: Float + Gap>(call: &Call, isa: Isa) {
         let largest = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let first_kept = numbers.iter().position(|&x| x != f64::NEG_INFINITY);
         // What was summed before a larger score came is corrected, and rounded once more. Within
-        // the first 256 keys none comes later; blocks are counted from a document's first key.
+        // the first 256 keys none comes later; blocks are counted from a document's first key. Of
+        // scores that are equal here, rounded to 16 bits, a later one may have been larger.
         let one_block = keys <= 256
             || call.documents.is_none()
                 && first_kept.is_some_and(|j| {
                     let end = (j / 256 + 1) * 256;
-                    numbers[..end.min(keys)].contains(&largest)
+                    let (first, later) = numbers.split_at(end.min(keys));
+                    first.contains(&largest) && !later.contains(&largest)
                 });
         if one_block && !forward.lse.at(&at).is_nan() {
             let (output, weights) = (forward.output.row(&at), weights.row(&at));
