@@ -13,6 +13,7 @@ use super::behind::Behind;
 use super::edit::Edit;
 use super::pack::{TILE, packed_len};
 use super::rows::Rows;
+use super::softmax::alike;
 use super::vector::Vector;
 use super::{BLOCK, STRIDE, Span};
 
@@ -84,8 +85,7 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
     assert!(out.len() >= rows * STRIDE);
     let vectors = last.div_ceil(V::LANES);
     let groups = vectors.div_ceil(N);
-    let alike = || args.spans.iter().all(|span| *span == args.spans[0]);
-    let begins = begin && last > 0 && args.spans[0].from == 0 && alike();
+    let begins = begin && last > 0 && args.spans[0].from == 0 && alike(args.spans);
     if begins {
         assert!(edit.reaches(args.spans));
     }
