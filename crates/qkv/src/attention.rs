@@ -141,8 +141,9 @@ impl<'a, T: Element> Inputs<'a, T> {
     #[inline]
     pub fn new(q: View<'a, T>, k: View<'a, T>, v: View<'a, T>) -> Result<Self> {
         // Small calls are many: the usual case is decided here, what is wrong out of line.
-        let ([batch, heads, _, head_dim], [b, kv_heads, keys, width]) = (q.shape(), k.shape());
-        let [v_batch, v_heads, v_keys, _] = v.shape();
+        let [batch, heads, queries, head_dim] = q.shape();
+        let [b, kv_heads, keys, width] = k.shape();
+        let [v_batch, v_heads, v_keys, v_width] = v.shape();
         let usual = batch == b
             && b == v_batch
             && kv_heads == v_heads
@@ -151,7 +152,11 @@ impl<'a, T: Element> Inputs<'a, T> {
             && head_dim == width
             && head_dim > 0;
         if !usual {
-            check_shapes(q.shape(), k.shape(), v.shape())?;
+            // Not `q.shape()`, which the compiler would keep in memory for this.
+            let q = [batch, heads, queries, head_dim];
+            let k = [b, kv_heads, keys, width];
+            let v = [v_batch, v_heads, v_keys, v_width];
+            check_shapes(q, k, v).map_err(|error| *error)?;
         }
         Ok(Inputs {
             q,
@@ -265,9 +270,13 @@ const VALUE_DIM: &str = "cached and new values need the same width";
 const KV_HEADS: &str = "keys and values come in the same number of heads";
 const KEYS: &str = "each key needs its value";
 
-/// What [`Inputs::new`] refuses, out of line.
+/// What [`Inputs::new`] refuses, out of line, and boxed, as the errors of [`View::new`].
 #[cold]
-fn check_shapes(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Result<()> {
+fn check_shapes(
+    q: [usize; 4],
+    k: [usize; 4],
+    v: [usize; 4],
+) -> std::result::Result<(), Box<Error>> {
     agree("q", q, "k", k, 0, "batch", BATCH)?;
     agree("q", q, "k", k, 3, "head_dim", HEAD_DIM)?;
     agree("k", k, "v", v, 0, "batch", BATCH)?;
@@ -275,19 +284,19 @@ fn check_shapes(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Result<()> {
     agree("k", k, "v", v, 2, "keys", KEYS)?;
     let (heads, kv_heads) = (q[1], k[1]);
     if heads.checked_rem(kv_heads).unwrap_or(heads) != 0 {
-        return Err(Error::Groups {
+        return Err(Box::new(Error::Groups {
             heads,
             kv_heads,
             q: q.into(),
             k: k.into(),
-        });
+        }));
     }
     if q[3] == 0 {
-        return Err(Error::Option {
+        return Err(Box::new(Error::Option {
             option: "head_dim",
             value: "0".into(),
             remedy: "queries and keys need at least one column",
-        });
+        }));
     }
     Ok(())
 }
@@ -361,6 +370,20 @@ impl Attention<'_> {
             covers("documents", documents.keys(), inputs.keys(), "keys")?;
         }
         self.check_square(inputs)
+    }
+
+    /// Whether this is softmax(scale·q·kᵀ)·v and no more.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.softcap.is_none()
+            && self.bias.is_none()
+            && self.alibi.is_none()
+            && self.masks.is_empty()
+            && self.causal.is_none()
+            && self.window.is_none()
+            && self.lengths.is_none()
+            && self.documents.is_none()
+            && self.sinks.is_none()
+            && self.dropout.is_none()
     }
 
     fn check_values(&self) -> Result<()> {

@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Result, Shape};
 use half::{bf16, f16};
+use std::fmt;
+use std::ops::Deref;
 
 /// The number formats that attention reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,10 +105,10 @@ impl<'a, T: Copy> View<'a, T> {
             [c, d] => [1, 1, c, d],
             [d] => [1, 1, 1, d],
             [] => [1; 4],
-            _ => return Err(too_many_axes(shape)),
+            _ => return Err(*too_many_axes(shape)),
         };
         if element_count(&full) != Some(data.len()) {
-            return Err(other_count("view", shape, data.len()));
+            return Err(*other_count("view", shape, data.len()));
         }
         // Cannot overflow where it is used: the product of non-empty axes is data.len().
         let along_c = full[3] as isize;
@@ -327,8 +329,52 @@ any_view_from!(f16 => F16, bf16 => Bf16, f32 => F32, f64 => F64);
 /// An owned row-major array of any number of axes: what functions return.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor<T> {
-    shape: Vec<usize>,
+    shape: Axes,
     data: Vec<T>,
+}
+
+/// Sizes of axes, the usual number of them without memory of their own: small calls are many.
+#[derive(Clone)]
+enum Axes {
+    Few([usize; 4], usize),
+    Many(Box<[usize]>),
+}
+
+impl From<&[usize]> for Axes {
+    #[inline]
+    fn from(sizes: &[usize]) -> Self {
+        match *sizes {
+            [] => Axes::Few([0; 4], 0),
+            [a] => Axes::Few([a, 0, 0, 0], 1),
+            [a, b] => Axes::Few([a, b, 0, 0], 2),
+            [a, b, c] => Axes::Few([a, b, c, 0], 3),
+            [a, b, c, d] => Axes::Few([a, b, c, d], 4),
+            _ => Axes::Many(sizes.into()),
+        }
+    }
+}
+
+impl Deref for Axes {
+    type Target = [usize];
+    #[inline]
+    fn deref(&self) -> &[usize] {
+        match self {
+            Axes::Few(sizes, count) => &sizes[..*count],
+            Axes::Many(sizes) => sizes,
+        }
+    }
+}
+
+impl PartialEq for Axes {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for Axes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
 }
 
 impl<T: Copy> Tensor<T> {
@@ -338,10 +384,10 @@ impl<T: Copy> Tensor<T> {
     /// [`Error::Count`] if the data has another number of elements.
     pub fn new(shape: &[usize], data: Vec<T>) -> Result<Self> {
         if element_count(shape) != Some(data.len()) {
-            return Err(other_count("tensor", shape, data.len()));
+            return Err(*other_count("tensor", shape, data.len()));
         }
         Ok(Tensor {
-            shape: shape.to_vec(),
+            shape: shape.into(),
             data,
         })
     }
@@ -349,9 +395,15 @@ impl<T: Copy> Tensor<T> {
     /// `value` everywhere. The shape is one that inputs already have, so it is not checked.
     pub(crate) fn filled(shape: &[usize], value: T) -> Self {
         Tensor {
-            shape: shape.to_vec(),
+            shape: shape.into(),
             data: vec![value; element_count(shape).unwrap_or(usize::MAX)],
         }
+    }
+
+    /// Data of a shape that inputs already have, so it is not checked.
+    pub(crate) fn of<const N: usize>(shape: [usize; N], data: Vec<T>) -> Self {
+        let shape = shape[..].into();
+        Tensor { shape, data }
     }
 
     /// Sizes of the axes.
@@ -376,13 +428,14 @@ impl<T: Copy> Tensor<T> {
 
     fn position(&self, index: &[usize]) -> usize {
         assert!(
-            index.len() == self.shape.len() && index.iter().zip(&self.shape).all(|(i, n)| i < n),
+            index.len() == self.shape.len()
+                && index.iter().zip(self.shape.iter()).all(|(i, n)| i < n),
             "index {index:?} is outside shape {:?}",
             self.shape
         );
         index
             .iter()
-            .zip(&self.shape)
+            .zip(self.shape.iter())
             .fold(0, |at, (i, n)| at * n + i)
     }
 
@@ -411,13 +464,13 @@ impl<T: Copy> Tensor<T> {
         let width = self.shape.last().copied().unwrap_or(1);
         assert!(
             index.len() + 1 == self.shape.len()
-                && index.iter().zip(&self.shape).all(|(i, n)| i < n),
+                && index.iter().zip(self.shape.iter()).all(|(i, n)| i < n),
             "row {index:?} is outside shape {:?}",
             self.shape
         );
         let start = index
             .iter()
-            .zip(&self.shape)
+            .zip(self.shape.iter())
             .fold(0, |at, (i, n)| at * n + i)
             * width;
         &self.data[start..start + width]
@@ -447,24 +500,25 @@ pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
     shape.contains(&0).then_some(0)
 }
 
-// Errors are made out of line.
+// Errors are made out of line, and boxed: written to where a view would be, they would keep the
+// view in memory, where it would be copied from place to place.
 
 #[cold]
-fn too_many_axes(shape: &[usize]) -> Error {
-    Error::Rank {
+fn too_many_axes(shape: &[usize]) -> Box<Error> {
+    Box::new(Error::Rank {
         argument: "view",
         shape: shape.into(),
         expected: "at most 4 are possible, [batch, heads, length, head_dim]",
-    }
+    })
 }
 
 #[cold]
-fn other_count(argument: &'static str, shape: &[usize], found: usize) -> Error {
+fn other_count(argument: &'static str, shape: &[usize], found: usize) -> Box<Error> {
     let needed = element_count(shape);
-    Error::Count {
+    Box::new(Error::Count {
         argument,
         shape: Shape::from(shape),
         needed: needed.map_or("more than memory can address".into(), |n| n.to_string()),
         found,
-    }
+    })
 }
