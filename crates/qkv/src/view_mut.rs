@@ -100,16 +100,13 @@ impl<'a, T: Copy> ViewMut<'a, T> {
         self
     }
 
-    /// The same view for a while.
-    pub(crate) fn reborrow(&mut self) -> ViewMut<'_, T> {
-        ViewMut {
-            data: &mut *self.data,
-            ..*self
-        }
+    /// Pointer to element `[0, 0, 0, 0]`, shape and strides.
+    pub(crate) fn into_raw(mut self) -> (*mut T, [usize; 4], [isize; 4]) {
+        self.raw_mut()
     }
 
-    /// Pointer to element `[0, 0, 0, 0]`, shape and strides.
-    pub(crate) fn into_raw(self) -> (*mut T, [usize; 4], [isize; 4]) {
+    /// As [`ViewMut::into_raw`], for as long as the view is borrowed.
+    pub(crate) fn raw_mut(&mut self) -> (*mut T, [usize; 4], [isize; 4]) {
         let start = if self.shape.contains(&0) {
             0
         } else {

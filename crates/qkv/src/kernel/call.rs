@@ -38,6 +38,42 @@ struct Bending<'a, T> {
     bias: Option<AnyView<'a>>,
 }
 
+/// How scores that are q·k become exponents: (sign·q·k − max)·c, where max·natural is in natural
+/// units.
+pub(super) struct Exponent<T> {
+    pub(super) sign: T,
+    pub(super) c: T,
+    pub(super) natural: f64,
+}
+
+impl<T: Real> Exponent<T> {
+    pub(super) fn new(scale: f64) -> Self {
+        let c: T = finite((scale.abs() * std::f64::consts::LOG2_E).min(f64::MAX));
+        if c == T::ZERO {
+            return Exponent {
+                sign: T::ZERO,
+                c: T::ONE,
+                natural: 0.0,
+            };
+        }
+        Exponent {
+            sign: T::from_f64(scale.signum()),
+            c,
+            natural: scale.abs(),
+        }
+    }
+}
+
+/// Query heads of a key and value head.
+fn group<T: Element>(inputs: &Inputs<'_, T>) -> usize {
+    inputs.heads() / inputs.kv_heads().max(1)
+}
+
+/// Whether queries are so few that keys would be read as they lie, if sums may have another order.
+pub(super) fn takes_keys_as_they_lie<T: Element>(inputs: &Inputs<'_, T>) -> bool {
+    group(inputs) * inputs.queries() <= MOST_BY_DOTS
+}
+
 /// What the maxima take along.
 pub(super) enum Direct<'a, T> {
     /// A mask, and what its value is for kept keys.
@@ -74,14 +110,9 @@ impl<'a, T: Float> Call<'a, T> {
                 Some(bend),
             )
         } else {
-            let c: T::Real = finite((scale.abs() * std::f64::consts::LOG2_E).min(f64::MAX));
-            if c == T::Real::ZERO {
-                (T::Real::ZERO, T::Real::ONE, 0.0, None)
-            } else {
-                (T::Real::from_f64(scale.signum()), c, scale.abs(), None)
-            }
+            let Exponent { sign, c, natural } = Exponent::new(scale);
+            (sign, c, natural, None)
         };
-        let group = inputs.heads() / inputs.kv_heads().max(1);
         let storage = T::storage(isa);
         Call {
             attention,
@@ -89,10 +120,8 @@ impl<'a, T: Float> Call<'a, T> {
             storage,
             kernels: storage.kernels,
             visible: Visible::new(attention, inputs),
-            group,
-            by_dots: !reproducible
-                && storage.depth == 1
-                && group * inputs.queries() <= MOST_BY_DOTS,
+            group: group(inputs),
+            by_dots: !reproducible && storage.depth == 1 && takes_keys_as_they_lie(inputs),
             sign,
             c,
             natural,

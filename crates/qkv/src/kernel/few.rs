@@ -1,61 +1,62 @@
 //! Calls of a few queries and keys.
 
-use super::call::{Call, neighbours};
+use super::call::{Exponent, takes_keys_as_they_lie};
+use super::forward::is_for_one_thread;
+use super::options::Options;
 use super::real::{Float, Real};
-use super::simd::{Few, RowsMut, TILE};
-use crate::view::Element;
+use super::simd::{Few, Isa, MOST_COLUMNS, MOST_PRODUCTS, TILE};
+use crate::attention::{Attention, Inputs};
 use crate::view_mut::ViewMut;
 
-/// Products up to which this is faster than the stages: it computes one score at a time.
-const MOST_PRODUCTS: usize = 512;
-
-/// Whether a call is one of them: every query sees all keys, as they are, and it is little work.
-pub(super) fn suits<T: Float>(call: &Call<'_, T>, output: &ViewMut<'_, T>) -> bool {
-    let [batch, heads, queries, keys] = call.inputs.scores_shape();
-    let width = call.inputs.head_dim() + call.inputs.value_dim();
-    // Of the smallest numbers first, since a product must not overflow.
-    let small = |number: usize| number <= MOST_PRODUCTS;
-    let few = (1..=TILE).contains(&keys)
-        && queries <= TILE
-        && [batch, heads, width].into_iter().all(small)
-        && small(batch * heads * queries * keys * width);
-    let visible = &call.visible;
-    few && call.is_plain()
-        && call.attention.sinks.is_none()
-        && call.sign == T::Real::ONE
-        && !call.by_dots
-        && call.storage.depth == 1 // sums by pairs have another order
-        && call.inputs.past().is_none()
-        && visible.shows_all()
-        && output.strides()[3] == 1
-        && (call.inputs.views().iter())
-            .all(|view| view.strides()[3] == 1)
-}
-
-/// Computes all rows of such a call.
-pub(super) fn forward<T: Float>(call: &Call<'_, T>, mut output: ViewMut<'_, T>, lse: &mut [f64]) {
-    let [_, heads, queries, keys] = call.inputs.scores_shape();
-    let [q, k, v] = call.inputs.views();
-    for (index, lse) in lse.chunks_exact_mut(queries).enumerate() {
-        let (b, h) = if index < heads {
-            (0, index) // no division for a small call
-        } else {
-            (index / heads, index % heads)
-        };
-        let g = if call.group == 1 { h } else { h / call.group };
-        let (Some(q), Some(k), Some(v), Some(out)) = (
-            neighbours(q, b, h, 0..queries),
-            neighbours(k, b, g, 0..keys),
-            neighbours(v, b, g, 0..keys),
-            RowsMut::of_head(&mut output, b, h),
-        ) else {
-            continue; // `suits` has seen that there are none
-        };
-        let mut maxima = [T::Real::ZERO; TILE];
-        (call.storage.few)(&Few { q, k, v, c: call.c }, out, &mut maxima, lse);
-        (call.kernels.logarithms)(lse);
-        for (lse, max) in lse.iter_mut().zip(maxima) {
-            *lse += max.to_f64() * call.natural;
-        }
+/// Computes all rows of a call that is plain and little work, before there is a [`Call`] of it,
+/// which would take longer. Of any other, nothing: `false`.
+///
+/// [`Call`]: super::call::Call
+pub(super) fn forward<T: Float>(
+    attention: &Attention<'_>,
+    inputs: &Inputs<'_, T>,
+    options: &Options,
+    isa: Isa,
+    output: &mut ViewMut<'_, T>,
+    lse: &mut [f64],
+) -> bool {
+    let [_, _, queries, keys] = inputs.scores_shape();
+    let few = 1..=TILE;
+    if lse.is_empty() || !few.contains(&queries) || !few.contains(&keys) {
+        return false;
     }
+    if !attention.is_plain() || inputs.past().is_some() {
+        return false;
+    }
+    let storage = T::storage(isa);
+    let [q, k, v] = inputs.views();
+    let (head_dim, width) = (inputs.head_dim(), inputs.value_dim());
+    let is_little = if storage.tiles && head_dim <= MOST_COLUMNS {
+        is_for_one_thread(inputs)
+    } else {
+        (lse.len() * keys) as f64 * (head_dim + width) as f64 <= MOST_PRODUCTS as f64
+    };
+    if !is_little {
+        return false;
+    }
+    let Exponent { sign, c, natural } = Exponent::new(attention.scale.factor(head_dim));
+    let neighbours = [q.strides(), k.strides(), v.strides(), output.strides()]
+        .iter()
+        .all(|strides| strides[3] == 1);
+    if sign != T::Real::ONE
+        || !neighbours
+        || storage.depth != 1 // sums by pairs have another order
+        || !options.reproducible && takes_keys_as_they_lie(inputs)
+    {
+        return false;
+    }
+    let args = Few {
+        q,
+        k,
+        v,
+        c,
+        natural,
+    };
+    (storage.few)(&args, output, lse);
+    true
 }

@@ -8,13 +8,13 @@
 use super::ahead::Ahead;
 use super::block::{CHUNK, FEWER_QUERIES, MASKED_QUERIES, MOST_QUERIES, Scratch, TILES};
 use super::call::Call;
-use super::few;
 use super::options::Options;
 use super::packed::{Head, Packed, pack, values_finite, widen_values, widened_len};
 use super::real::{Float, Real};
 use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, packed_len};
 use super::state::State;
 use super::visible::Stretch;
+use crate::attention::Inputs;
 use crate::view_mut::ViewMut;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -40,12 +40,8 @@ pub(super) fn forward<T: Float>(
     if batch * heads * queries == 0 {
         return Vec::new();
     }
-    if few::suits(call, &output) {
-        few::forward(call, output, lse);
-        return Vec::new();
-    }
     // Even asking how many threads there are starts them, so a small call does not ask.
-    let threads = if work(call) < WORTH_SHARING {
+    let threads = if is_for_one_thread(call.inputs) {
         1
     } else {
         options.threads()
@@ -91,14 +87,14 @@ fn shares_evenly(groups: usize, threads: usize) -> bool {
     20 * groups >= 19 * threads * groups.div_ceil(threads)
 }
 
-/// The work of a call, in floating-point operations; an upper bound where keys are dropped.
-fn work<T: Float>(call: &Call<'_, T>) -> f64 {
-    let [batch, heads, queries, keys] = call.inputs.scores_shape();
-    let width = (call.inputs.head_dim() + call.inputs.value_dim()) as f64;
+/// Whether sharing out a call would take longer than it saves. Its work is an upper bound where
+/// keys are dropped.
+pub(super) fn is_for_one_thread<T: Float>(inputs: &Inputs<'_, T>) -> bool {
+    let [batch, heads, queries, keys] = inputs.scores_shape();
+    let width = (inputs.head_dim() + inputs.value_dim()) as f64;
     let flops = 2.0 * (batch * heads * queries) as f64 * keys as f64 * width;
-    let bytes =
-        (batch * call.inputs.kv_heads()) as f64 * keys as f64 * width * size_of::<T>() as f64;
-    flops.max(bytes * FLOPS_PER_BYTE)
+    let bytes = (batch * inputs.kv_heads()) as f64 * keys as f64 * width * size_of::<T>() as f64;
+    flops.max(bytes * FLOPS_PER_BYTE) < WORTH_SHARING
 }
 
 /// How the queries of a stretch are cut.

@@ -66,7 +66,7 @@ use crate::attention::{Attention, Inputs};
 use crate::definition::Output;
 use crate::error::{Error, Result};
 use crate::mask::EmptyRows;
-use crate::view::Tensor;
+use crate::view::{Tensor, element_count};
 use crate::view_mut::ViewMut;
 use call::Call;
 
@@ -144,37 +144,53 @@ pub fn forward_into<T: Float>(
     attention: &Attention<'_>,
     inputs: &Inputs<'_, T>,
     options: &Options,
-    output: ViewMut<'_, T>,
+    mut output: ViewMut<'_, T>,
 ) -> Result<Rows> {
     attention.check(inputs)?;
     let [batch, heads, queries, _] = inputs.scores_shape();
-    let shape = [batch, heads, queries, inputs.value_dim()];
-    let axes = ["batch", "heads", "queries", "value_dim"];
-    for (axis, (needed, found)) in axes.into_iter().zip(shape.into_iter().zip(output.shape())) {
-        if needed != found {
-            return Err(Error::Mismatch {
-                axis,
-                left: "the result",
-                left_size: needed,
-                left_shape: shape.into(),
-                right: "output",
-                right_size: found,
-                right_shape: output.shape().into(),
-                remedy: "give an output of the result's shape",
-            });
-        }
+    let width = inputs.value_dim();
+    let [a, b, c, d] = output.shape();
+    if a != batch || b != heads || c != queries || d != width {
+        let shape = [batch, heads, queries, width];
+        return Err(*other_shape(shape, [a, b, c, d]));
     }
-    let call = Call::new(attention, inputs, options.isa()?, options.reproducible);
-    let mut lse = Tensor::filled(&[batch, heads, queries], f64::NEG_INFINITY);
-    let empty_rows = T::forward(&call, output, lse.data_mut(), options);
+    let isa = options.isa()?;
+    let rows = element_count(&[batch, heads, queries]).unwrap_or(usize::MAX);
+    let mut lse = vec![f64::NEG_INFINITY; rows];
+    let mut empty_rows = Vec::new();
+    if !T::few(attention, inputs, options, isa, &mut output, &mut lse) {
+        let call = Call::new(attention, inputs, isa, options.reproducible);
+        empty_rows = T::forward(&call, output, &mut lse, options);
+    }
     match empty_rows.first() {
         Some(&first) if attention.empty_rows == EmptyRows::Error => Err(Error::EmptyRows {
-            rows: batch * heads * queries,
+            rows,
             first,
             empty: empty_rows,
         }),
-        _ => Ok(Rows { lse, empty_rows }),
+        _ => Ok(Rows {
+            lse: Tensor::of([batch, heads, queries], lse),
+            empty_rows,
+        }),
     }
+}
+
+/// What is wrong with an output of another shape than the result; boxed, as the errors of views.
+#[cold]
+fn other_shape(result: [usize; 4], output: [usize; 4]) -> Box<Error> {
+    let axes = ["batch", "heads", "queries", "value_dim"];
+    let axis = (0..3).find(|&axis| result[axis] != output[axis]);
+    let axis = axis.unwrap_or(3);
+    Box::new(Error::Mismatch {
+        axis: axes[axis],
+        left: "the result",
+        left_size: result[axis],
+        left_shape: result.into(),
+        right: "output",
+        right_size: output[axis],
+        right_shape: output.into(),
+        remedy: "give an output of the result's shape",
+    })
 }
 
 /// Runs nothing but fused multiply-adds of an instruction set, `rounds` in each of a dozen

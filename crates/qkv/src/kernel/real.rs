@@ -3,6 +3,7 @@
 use super::backward::{GradientsMut, Saved, wide};
 use super::block::Scratch;
 use super::call::Call;
+use super::few;
 use super::forward;
 use super::options::Options;
 use super::simd::{Isa, Kernels, Rows, Storage};
@@ -61,6 +62,16 @@ pub trait Stored: Element + Default + PartialEq + Debug {
 
     // The passes are generic, and large. Callers reach them through the methods below, which are
     // not, so that each is compiled in this crate and not again in every program.
+
+    /// See [`few::forward`].
+    fn few(
+        attention: &Attention<'_>,
+        inputs: &Inputs<'_, Self>,
+        options: &Options,
+        isa: Isa,
+        output: &mut ViewMut<'_, Self>,
+        lse: &mut [f64],
+    ) -> bool;
 
     /// See [`forward::forward`].
     fn forward(
@@ -171,6 +182,17 @@ macro_rules! stored {
                     KEPT.set(Some(scratch));
                 }
                 result
+            }
+
+            fn few(
+                attention: &Attention<'_>,
+                inputs: &Inputs<'_, $t>,
+                options: &Options,
+                isa: Isa,
+                output: &mut ViewMut<'_, $t>,
+                lse: &mut [f64],
+            ) -> bool {
+                few::forward(attention, inputs, options, isa, output, lse)
             }
 
             fn forward(

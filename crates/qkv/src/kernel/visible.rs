@@ -78,11 +78,6 @@ impl<'a> Visible<'a> {
         self.causal.is_some() || self.window.is_some()
     }
 
-    /// Whether every query sees all keys.
-    pub(super) fn shows_all(&self) -> bool {
-        !self.moves() && self.lengths.is_none() && self.documents.is_none()
-    }
-
     /// A stretch as a batch entry sees it.
     pub(super) fn viewer(&self, batch: usize, stretch: &Stretch) -> Viewer {
         let end = self.lengths.map_or(self.keys, |lengths| lengths[batch]);

@@ -206,30 +206,39 @@ fn b097_a_row_alone_and_in_batches() {
     }
 }
 
-/// Calls small enough for a path of their own, against one large enough for the stages.
+/// Calls small enough for ways of their own, one score at a time or by a tile, against the stages,
+/// which are taken where there is a mask, even of nothing.
 #[test]
-fn a_small_call_equals_the_same_in_a_large_one() {
+fn a_small_call_equals_the_same_by_stages() {
     let mut random = Random::new(23);
-    for _ in 0..times(12) {
+    for n in 0..times(40) {
         let (h, group) = (1 + random.below(2), 1 + random.below(2));
-        let (l_q, l_k) = (1 + random.below(4), 1 + random.below(16));
-        let (d_k, d_v) = (1 + random.below(9), 1 + random.below(20));
-        // One entry has up to 512 products, and all together have more.
-        let batch = 600;
+        let (most_queries, most_columns, rare) = match n % 2 {
+            0 => (4, 20, 300),
+            _ => (17, 70, 3000),
+        };
+        let (l_q, l_k) = (1 + random.below(most_queries), 1 + random.below(17));
+        let (d_k, d_v) = (
+            1 + random.below(most_columns),
+            1 + random.below(most_columns),
+        );
         let mut array = |shape| {
-            Array::new(shape, Layout::Plain, |_| match random.below(300) {
+            Array::new(shape, Layout::Plain, |_| match random.below(rare) {
                 0 => f64::NEG_INFINITY,
                 1 => f64::NAN,
                 2 => 0.0,
                 _ => random.normal(),
             })
         };
-        let q = array([batch, h * group, l_q, d_k]);
-        let (k, v) = (array([batch, h, l_k, d_k]), array([batch, h, l_k, d_v]));
-        let whole = Call::plain(q, k, v);
-        for b in [1, 599] {
+        let q = array([3, h * group, l_q, d_k]);
+        let (k, v) = (array([3, h, l_k, d_k]), array([3, h, l_k, d_v]));
+        let small = Call::plain(q, k, v);
+        let mut whole = small.clone();
+        let all = Array::new([1, 1, l_q, l_k], Layout::Plain, |_| true);
+        whole.masks.push((all, true));
+        for b in [0, 2] {
             Pair {
-                part: only_batch(&whole, b),
+                part: only_batch(&small, b),
                 layouts: [random.pick(&LAYOUTS); 3],
                 first: [b, 0, 0],
                 whole: whole.clone(),

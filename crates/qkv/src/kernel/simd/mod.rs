@@ -17,7 +17,7 @@
 //! | `behind` | these, and maxima begun, while scores are computed |
 //! | `asks`, `meanwhile` | memory that is asked for, and exponentials, while values are weighed |
 //! | `piece` | arrays cut into parts for threads; where sums go |
-//! | `few` | all stages of a small call at once |
+//! | `few`, `tiles` | all stages of a small call at once |
 //! | `rows` | strided rows, aligned memory |
 //! | `pages` | memory on large pages |
 //! | `logarithm` | natural logarithms |
@@ -58,6 +58,7 @@ mod softmax;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod values;
 mod vector;
 
@@ -65,7 +66,7 @@ pub use across::Across;
 pub use asks::Asks;
 pub use bend::{Arithmetic, Bend};
 pub use edit::{Beside, Edit};
-pub use few::Few;
+pub use few::{Few, MOST_PRODUCTS};
 pub use gradient::{RowFactors, ScoreGradient};
 pub use pack::{TILE, packed_len};
 pub use pages::Pages;
@@ -76,6 +77,7 @@ pub use settle::Settle;
 pub use shared::{Claim, Desk, RowsMut, Strip};
 pub use softmax::Softmax;
 pub use stream::FEW;
+pub use tiles::MOST_COLUMNS;
 pub use values::{Start, Values, sums_stride};
 
 /// Keys of a block: one maximum and one correction each.

@@ -292,25 +292,6 @@ pub struct RowsMut<'c, T> {
     borrowed: PhantomData<&'c mut [T]>,
 }
 
-impl<'c, T: Copy> RowsMut<'c, T> {
-    /// All rows of one head of an output; `None` if their columns are not neighbours.
-    ///
-    /// # Panics
-    /// If there is no such head.
-    pub fn of_head(output: &'c mut ViewMut<'_, T>, batch: usize, head: usize) -> Option<Self> {
-        let (first, shape, strides) = output.reborrow().into_raw();
-        assert!(batch < shape[0] && head < shape[1]);
-        // Borrowed alone; as in `Claim::rows` besides.
-        (strides[3] == 1 || shape[3] <= 1).then(|| RowsMut {
-            first: first.wrapping_offset(batch as isize * strides[0] + head as isize * strides[1]),
-            stride: strides[2],
-            count: shape[2],
-            width: shape[3],
-            borrowed: PhantomData,
-        })
-    }
-}
-
 impl<T> RowsMut<'_, T> {
     /// Number of rows.
     pub fn count(&self) -> usize {

@@ -3,9 +3,10 @@
 
 use super::super::real::Stored;
 use super::*;
+use crate::view_mut::ViewMut;
 use half::{bf16, f16};
 
-type SmallCall<T> = fn(&Few<'_, T>, RowsMut<'_, T>, &mut [<T as Stored>::Real], &mut [f64]);
+type SmallCall<T> = fn(&Few<'_, T>, &mut ViewMut<'_, T>, &mut [f64]);
 
 type WeighCall<T> = fn(&Values<'_, <T as Stored>::Real, T>, &mut [<T as Stored>::Real]);
 
@@ -35,6 +36,8 @@ pub struct Storage<T: Stored> {
     pub stream: Option<Stream<T>>,
     /// All of a small call; see `few`.
     pub few: SmallCall<T>,
+    /// Whether that goes by tiles where it is more than [`MOST_PRODUCTS`] products; see `tiles`.
+    pub tiles: bool,
     /// Rows of the output = factors·sums; see `values`.
     pub finish: Finish<T>,
     /// Sums to where they belong; see `piece`.
@@ -82,14 +85,14 @@ macro_rules! storage {
                 fn widen(rows: Rows<'_, $e>, out: &mut [$t]) -> () = convert::widen::<$v, $e>;
                 fn all_finite(rows: Rows<'_, $e>) -> bool = pack::all_finite::<$v, $e>;
                 fn dots(args: &Unpacked<'_, $e>, out: &mut [$t]) -> () = dots::run::<$v, $e>;
-                fn few(args: &Few<'_, $e>, out: RowsMut<'_, $e>, maxima: &mut [$t], sums: &mut [f64]) -> () =
+                fn few(args: &Few<'_, $e>, output: &mut ViewMut<'_, $e>, lse: &mut [f64]) -> () =
                     few::run::<$v, $e>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $e>) -> () =
                     values::finish::<$v, $e>;
                 fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $e>) -> () =
                     piece::give::<$v, $e>;
             );
-            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, stream: $stream, few, finish, give, kernels: &$kernels::KERNELS }
+            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, stream: $stream, few, tiles: tiles::suits::<$v>() && <$e as Stored>::IS_REAL, finish, give, kernels: &$kernels::KERNELS }
         };
     };
 }
