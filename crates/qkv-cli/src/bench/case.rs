@@ -45,22 +45,23 @@ impl Case {
     where
         View<'a, T>: Into<qkv::AnyView<'a>>,
     {
-        let mut attention = Attention::default();
-        if self.causal {
-            attention.causal = Some(Causal::BottomRight);
-        }
-        attention.window = self.back.map(|back| Window {
-            back: Some(back),
-            forward: None,
-        });
-        if let Some(keep) = &data.keep {
-            attention
-                .masks
-                .push(Mask::keep(View::new(keep, &self.mask())?));
-        }
-        if let Some(bias) = &data.bias {
-            attention.bias = Some(Bias(View::new(bias, &self.mask())?.into()));
-        }
-        Ok(attention)
+        let mask = match &data.keep {
+            Some(keep) => Some(Mask::keep(View::new(keep, &self.mask())?)),
+            None => None,
+        };
+        let bias = match &data.bias {
+            Some(bias) => Some(Bias(View::new(bias, &self.mask())?.into())),
+            None => None,
+        };
+        Ok(Attention {
+            bias,
+            masks: mask.into_iter().collect(),
+            causal: self.causal.then_some(Causal::BottomRight),
+            window: self.back.map(|back| Window {
+                back: Some(back),
+                forward: None,
+            }),
+            ..Attention::default()
+        })
     }
 }

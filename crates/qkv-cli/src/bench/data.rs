@@ -62,11 +62,10 @@ impl<T: Float> Data<T> {
 
     /// q, k and v.
     pub fn inputs(&self, case: &Case) -> Result<Inputs<'_, T>> {
-        let q = View::new(&self.q, &case.q())?;
         match &self.cache {
-            Some(cache) => cache.inputs(q),
+            Some(cache) => cache.inputs(View::new(&self.q, &case.q())?),
             None => Inputs::new(
-                q,
+                View::new(&self.q, &case.q())?,
                 View::new(&self.k, &case.k())?,
                 View::new(&self.v, &case.v())?,
             ),

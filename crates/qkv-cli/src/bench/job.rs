@@ -63,7 +63,8 @@ where
     }
 
     fn forward(&mut self, case: &Case, data: &Data<T>, options: &Options) -> Result<Vec<f64>> {
-        let (attention, inputs) = (case.attention(data)?, data.inputs(case)?);
+        let attention = case.attention(data)?;
+        let inputs = data.inputs(case)?;
         let view = ViewMut::new(&mut self.output, &case.output())?;
         let rows = forward_into(&attention, &inputs, options, view)?;
         Ok(rows.lse.into_data())
