@@ -31,14 +31,15 @@ pub(super) fn forward<T: Float>(
     let storage = T::storage(isa);
     let [q, k, v] = inputs.views();
     let (head_dim, width) = (inputs.head_dim(), inputs.value_dim());
-    let is_little = if storage.tiles && head_dim <= MOST_COLUMNS {
-        is_for_one_thread(inputs)
-    } else {
-        (lse.len() * keys) as f64 * (head_dim + width) as f64 <= MOST_PRODUCTS as f64
+    let of_head = (queries * keys) as f64 * (head_dim + width) as f64;
+    let most = MOST_PRODUCTS as f64;
+    let by_tiles = storage.few_by_tiles;
+    let kernel = match by_tiles.filter(|_| head_dim <= MOST_COLUMNS && is_for_one_thread(inputs)) {
+        Some(by_tiles) if of_head > most => by_tiles,
+        Some(_) => storage.few,
+        None if of_head * (lse.len() / queries) as f64 <= most => storage.few,
+        None => return false,
     };
-    if !is_little {
-        return false;
-    }
     let Exponent { sign, c, natural } = Exponent::new(attention.scale.factor(head_dim));
     let neighbours = [q.strides(), k.strides(), v.strides(), output.strides()]
         .iter()
@@ -57,6 +58,6 @@ pub(super) fn forward<T: Float>(
         c,
         natural,
     };
-    (storage.few)(&args, output, lse);
+    kernel(&args, output, lse);
     true
 }

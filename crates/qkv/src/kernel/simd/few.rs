@@ -8,6 +8,7 @@ use super::convert::Holds;
 use super::logarithm;
 use super::pack::TILE;
 use super::tiles::{self, MOST_COLUMNS};
+use super::vector::OnLines;
 use crate::view::{Element, View};
 use crate::view_mut::ViewMut;
 
@@ -49,13 +50,13 @@ pub(super) struct Head<T: Stored> {
     pub(super) c: T::Real,
 }
 
-/// Writes the output, and the lse of each row.
+/// Writes the output, and the lse of each row: by tiles, if they suit, or one score at a time.
 ///
 /// # Panics
 /// If shapes do not fit, columns are not neighbours, or a head has more than [`TILE`] queries or
-/// keys, or none.
+/// keys, or none; for tiles, if it has more than [`MOST_COLUMNS`].
 #[inline(always)]
-pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(
+pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>, const BY_TILES: bool>(
     args: &Few<'_, E>,
     output: &mut ViewMut<'_, E>,
     lse: &mut [f64],
@@ -77,11 +78,9 @@ pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(
     };
     assert!(heads == kv_heads * group && lse.len() == batch * heads * queries);
     assert!((1..=TILE).contains(&queries) && (1..=TILE).contains(&keys));
-    let by_tiles = E::IS_REAL
-        && tiles::suits::<V>()
-        && head_dim <= MOST_COLUMNS
-        && queries * keys * (head_dim + width) > MOST_PRODUCTS;
-    let mut turned = tiles::Turned::uninit();
+    let by_tiles = BY_TILES && tiles::suit::<V, E>();
+    assert!(!by_tiles || head_dim <= MOST_COLUMNS);
+    let mut turned = OnLines(tiles::Turned::uninit());
     let mut rest = lse;
     for b in 0..batch {
         for g in 0..kv_heads {
@@ -110,9 +109,9 @@ pub(super) unsafe fn run<V: Holds<E>, E: Stored<Real = V::T>>(
                     if by_tiles {
                         let head = head.cast();
                         if h == g * group {
-                            head.turn::<V>(&mut turned);
+                            head.turn::<V>(&mut turned.0);
                         }
-                        head.by_tiles::<V>(&turned, &mut maxima, lse);
+                        head.by_tiles::<V>(&turned.0, &mut maxima, lse);
                     } else {
                         head.by_score::<V>(&mut maxima, lse);
                     }
@@ -172,10 +171,10 @@ impl<E: Stored> Head<E> {
         sums: &mut [f64],
     ) {
         for (row, sum) in sums.iter_mut().enumerate() {
-            let mut p = [V::T::ZERO; TILE];
+            let mut p = OnLines([V::T::ZERO; TILE]);
             // SAFETY: the caller has the rows.
-            maxima[row] = unsafe { self.weights::<V>(row, &mut p) };
-            let total = total(&p, self.keys);
+            maxima[row] = unsafe { self.weights::<V>(row, &mut p.0) };
+            let total = total(&p.0, self.keys);
             *sum = match total == V::T::ZERO {
                 true => f64::NAN, // all scores are −∞: 0/0
                 false => total.to_f64(),
@@ -183,7 +182,7 @@ impl<E: Stored> Head<E> {
             // SAFETY: as above.
             unsafe {
                 let factor = V::splat(V::T::from_f64(1.0 / *sum));
-                self.weigh_row(row, &p[..self.keys], factor);
+                self.weigh_row(row, &p.0[..self.keys], factor);
             }
         }
     }

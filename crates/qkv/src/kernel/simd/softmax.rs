@@ -12,7 +12,7 @@
 use super::super::real::Real;
 use super::edit::{Biased, Edit, EditRegister, Masked, Plain};
 use super::pack::TILE;
-use super::vector::{Vector, exp2};
+use super::vector::{OnLines, Vector, exp2};
 use super::{BLOCK, STRIDE, Span};
 use std::ops::Range;
 
@@ -505,8 +505,8 @@ pub(super) unsafe fn across<V: Vector>(
     count: usize,
     join: impl Fn(V, V) -> V,
 ) -> V {
-    let mut turned = [V::T::ZERO; TILE * TILE];
-    let mut spare = [[V::T::ZERO; TILE]; TILE];
+    let turned = &mut OnLines([V::T::ZERO; TILE * TILE]).0;
+    let spare = &mut OnLines([[V::T::ZERO; TILE]; TILE]).0;
     // SAFETY: the caller has the rows; up to 16 columns of 16 numbers fit.
     unsafe {
         if height < V::LANES {

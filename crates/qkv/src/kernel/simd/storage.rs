@@ -36,8 +36,8 @@ pub struct Storage<T: Stored> {
     pub stream: Option<Stream<T>>,
     /// All of a small call; see `few`.
     pub few: SmallCall<T>,
-    /// Whether that goes by tiles where it is more than [`MOST_PRODUCTS`] products; see `tiles`.
-    pub tiles: bool,
+    /// The same, faster above [`MOST_PRODUCTS`] products of a head; see `tiles`.
+    pub few_by_tiles: Option<SmallCall<T>>,
     /// Rows of the output = factors·sums; see `values`.
     pub finish: Finish<T>,
     /// Sums to where they belong; see `piece`.
@@ -86,13 +86,15 @@ macro_rules! storage {
                 fn all_finite(rows: Rows<'_, $e>) -> bool = pack::all_finite::<$v, $e>;
                 fn dots(args: &Unpacked<'_, $e>, out: &mut [$t]) -> () = dots::run::<$v, $e>;
                 fn few(args: &Few<'_, $e>, output: &mut ViewMut<'_, $e>, lse: &mut [f64]) -> () =
-                    few::run::<$v, $e>;
+                    few::run::<$v, $e, false>;
+                fn few_by_tiles(args: &Few<'_, $e>, output: &mut ViewMut<'_, $e>, lse: &mut [f64]) -> () =
+                    few::run::<$v, $e, true>;
                 fn finish(sums: &[$t], factors: &[$t], out: RowsMut<'_, $e>) -> () =
                     values::finish::<$v, $e>;
                 fn give(args: &Give<'_, $t>, piece: &mut Piece<'_, $e>) -> () =
                     piece::give::<$v, $e>;
             );
-            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, stream: $stream, few, tiles: tiles::suits::<$v>() && <$e as Stored>::IS_REAL, finish, give, kernels: &$kernels::KERNELS }
+            Storage { pack, depth: <$products as vector::Vector>::DEPTH, in_place: $in_place, queries, values, widen, all_finite, dots, stream: $stream, few, few_by_tiles: if tiles::suit::<$v, $e>() { Some(few_by_tiles) } else { None }, finish, give, kernels: &$kernels::KERNELS }
         };
     };
 }

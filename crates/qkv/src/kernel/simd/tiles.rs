@@ -3,11 +3,11 @@
 //! What the stages do, number by number in the same order: each of them looks at its arguments
 //! anew, which would take as long as the arithmetic.
 
-use super::super::real::Real;
+use super::super::real::{Real, Stored};
 use super::few::Head;
 use super::pack::TILE;
 use super::softmax::across;
-use super::vector::Vector;
+use super::vector::{OnLines, Vector};
 use std::mem::MaybeUninit;
 
 /// Columns of queries and keys at most.
@@ -16,9 +16,9 @@ pub const MOST_COLUMNS: usize = 64;
 /// Room for turned keys: `[column·16 + key]`.
 pub(super) type Turned<T> = MaybeUninit<[T; TILE * MOST_COLUMNS]>;
 
-/// Whether registers of this kind are wide enough for it to be worthwhile.
-pub(super) const fn suits<V: Vector>() -> bool {
-    2 * V::LANES >= TILE
+/// Whether numbers need no conversion, and registers are wide enough for it to be worthwhile.
+pub(super) const fn suit<V: Vector, E: Stored>() -> bool {
+    E::IS_REAL && 2 * V::LANES >= TILE
 }
 
 impl<T: Real> Head<T> {
@@ -72,14 +72,14 @@ impl<T: Real> Head<T> {
         maxima: &mut [T; TILE],
         sums: &mut [f64],
     ) {
-        let mut p = [[T::ZERO; TILE]; TILE];
-        let mut largest = [[T::ZERO; TILE]; TILE];
-        let mut totals = [T::ZERO; TILE];
+        let p = &mut OnLines([[T::ZERO; TILE]; TILE]).0;
+        let largest = &mut OnLines([[T::ZERO; TILE]; TILE]).0;
+        let totals = &mut OnLines([T::ZERO; TILE]).0;
         // SAFETY: rows and columns are those that the caller has, and registers are written
         // within the 16 numbers of a row.
         unsafe {
             for row in (0..self.queries).step_by(R) {
-                self.scores::<V, R, N>(k, self.rows(row), &mut p, &mut largest);
+                self.scores::<V, R, N>(k, self.rows(row), p, largest);
             }
             for row in (0..self.queries).step_by(V::LANES) {
                 let from = largest[row..].as_flattened().as_ptr();
@@ -100,13 +100,13 @@ impl<T: Real> Head<T> {
                 let all = across(from, TILE, V::LANES, TILE, |a: V, b| a.add(b));
                 all.store(totals.as_mut_ptr().add(row));
             }
-            for (sum, total) in sums.iter_mut().zip(&mut totals) {
+            for (sum, total) in sums.iter_mut().zip(&mut *totals) {
                 if *total == T::ZERO {
                     *total = T::from_f64(f64::NAN); // all scores are −∞: 0/0
                 }
                 *sum = total.to_f64();
             }
-            let mut factors = totals;
+            let factors = totals;
             for factors in factors.chunks_exact_mut(V::LANES) {
                 let x = V::splat(T::ONE).div(V::load(factors.as_ptr()));
                 x.store(factors.as_mut_ptr());
@@ -115,12 +115,12 @@ impl<T: Real> Head<T> {
                 let rows = self.rows::<R>(row);
                 let mut column = 0;
                 while column + 2 * V::LANES <= self.width {
-                    self.weigh::<V, R, 2>(&p, &factors, rows, column, V::LANES);
+                    self.weigh::<V, R, 2>(p, factors, rows, column, V::LANES);
                     column += 2 * V::LANES;
                 }
                 while column < self.width {
                     let n = V::LANES.min(self.width - column);
-                    self.weigh::<V, R, 1>(&p, &factors, rows, column, n);
+                    self.weigh::<V, R, 1>(p, factors, rows, column, n);
                     column += V::LANES;
                 }
             }

@@ -3,6 +3,11 @@
 use super::super::real::Real;
 use crate::view::Element;
 
+/// What begins at a multiple of 64 bytes, so that no register of it lies in two lines of the cache:
+/// read back soon after it was written, such a one would be waited for.
+#[repr(align(64))]
+pub(super) struct OnLines<T>(pub(super) T);
+
 /// A register. Every method is `unsafe` for one reason: the processor must have the instructions,
 /// so it may only be called, inlined, from a function that enables them.
 ///
