@@ -29,6 +29,10 @@ pub(super) const MASKED_QUERIES: usize = 144;
 /// where larger blocks would leave threads idle.
 pub(super) const FEWER_QUERIES: usize = 96;
 
+/// Keys from which on few queries take them as they lie: two groups, since a part of one takes
+/// as long.
+const MANY_KEYS: usize = 128;
+
 /// A whole number of tiles of 4 and of 6 queries.
 pub(super) const TILES: usize = 12;
 
@@ -303,8 +307,8 @@ impl<T: Float> Scratch<T> {
     /// What takes keys and values as they lie, if nobody has packed them before: where queries are
     /// few, each is used so seldom that what counts is its way from memory.
     pub(super) fn stream<'s>(&self, call: &Call<'s, T>) -> Option<&'s Stream<T>> {
-        let stream = call.storage.stream.as_ref();
-        stream.filter(|_| self.rows.len() <= FEW)
+        let few = self.rows.len() <= FEW && self.seen.len() >= MANY_KEYS;
+        few.then_some(&call.storage.stream)
     }
 
     /// What each row sees of a block.

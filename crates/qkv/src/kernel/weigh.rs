@@ -56,6 +56,7 @@ impl<T: Float> Scratch<T> {
         let (rows, stride) = (self.rows.len(), sums_stride(call.v().width()));
         let x = self.x.get(rows * STRIDE);
         let sums = self.chunk.sums.get(rows * stride);
+        let unfinished = self.weighed.get(rows * stride);
         let union = Span::union(&self.spans);
         if union.is_empty() {
             if first {
@@ -89,7 +90,7 @@ impl<T: Float> Scratch<T> {
                 v,
                 start,
             };
-            (stream.values)(&values, sums);
+            (stream.values)(&values, unfinished, sums);
         });
     }
 

@@ -244,7 +244,7 @@ impl Vector for F32x8 {
     }
     #[inline(always)]
     unsafe fn prefetch(at: *const f32) {
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn turn(from: *const f32, stride: isize, columns: usize, to: *mut f32) {
@@ -425,7 +425,7 @@ impl Vector for F64x4 {
     }
     #[inline(always)]
     unsafe fn prefetch(at: *const f64) {
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn turn(from: *const f64, stride: isize, columns: usize, to: *mut f64) {

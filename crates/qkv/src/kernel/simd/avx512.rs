@@ -59,52 +59,45 @@ unsafe fn kept_bits(from: *const bool, n: usize, kept: bool) -> u16 {
 }
 
 impl F32x16 {
-    /// Rows to columns.
+    /// Turns 16 rows, of which `eight(r, h)` gives columns 8h to 8h + 7: columns of 16 numbers, the
+    /// first ones. By halves, so that 16 sums beside have room in registers.
     #[inline(always)]
-    pub(super) unsafe fn turned(r: [__m512; 16]) -> [__m512; 16] {
+    pub(super) unsafe fn turn_eights(
+        eight: impl Fn(usize, usize) -> __m256,
+        columns: usize,
+        to: *mut f32,
+    ) {
         unsafe {
-            let mut a = [_mm512_setzero_pd(); 16];
-            for i in 0..8 {
-                a[2 * i] = _mm512_castps_pd(_mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]));
-                a[2 * i + 1] = _mm512_castps_pd(_mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]));
-            }
-            // b[4q + c]: column c of each quarter, rows 4q to 4q + 3
-            let mut b = [_mm512_setzero_ps(); 16];
-            for q in 0..4 {
-                for half in 0..2 {
-                    let (low, high) = (a[4 * q + half], a[4 * q + 2 + half]);
-                    b[4 * q + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
-                    b[4 * q + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+            for h in 0..2 {
+                // Rows 0 to 3 and 8 to 11, beside each the row four later.
+                let mut r = [_mm512_setzero_ps(); 8];
+                for (i, r) in r.iter_mut().enumerate() {
+                    let row = i / 4 * 8 + i % 4;
+                    let low = _mm512_castps256_ps512(eight(row, h));
+                    *r = _mm512_insertf32x8::<1>(low, eight(row + 4, h));
                 }
-            }
-            let mut out = [_mm512_setzero_ps(); 16];
-            for c in 0..4 {
-                let rows_0_7_even = _mm512_shuffle_f32x4::<0x88>(b[c], b[4 + c]);
-                let rows_0_7_odd = _mm512_shuffle_f32x4::<0xdd>(b[c], b[4 + c]);
-                let rows_8_15_even = _mm512_shuffle_f32x4::<0x88>(b[8 + c], b[12 + c]);
-                let rows_8_15_odd = _mm512_shuffle_f32x4::<0xdd>(b[8 + c], b[12 + c]);
-                out[c] = _mm512_shuffle_f32x4::<0x88>(rows_0_7_even, rows_8_15_even);
-                out[4 + c] = _mm512_shuffle_f32x4::<0x88>(rows_0_7_odd, rows_8_15_odd);
-                out[8 + c] = _mm512_shuffle_f32x4::<0xdd>(rows_0_7_even, rows_8_15_even);
-                out[12 + c] = _mm512_shuffle_f32x4::<0xdd>(rows_0_7_odd, rows_8_15_odd);
-            }
-            out
-        }
-    }
-
-    /// The first columns, 16 numbers each.
-    #[inline(always)]
-    pub(super) unsafe fn store_columns(out: [__m512; 16], columns: usize, to: *mut f32) {
-        unsafe {
-            if columns == 16 {
-                for (c, column) in out.iter().enumerate() {
-                    _mm512_storeu_ps(to.add(16 * c), *column);
+                // fours[4g + c]: columns c and c + 4 of rows 8g to 8g + 3, then of the next four.
+                let mut fours = [_mm512_setzero_ps(); 8];
+                for g in [0, 4] {
+                    let low = [r[g], r[g + 1], r[g + 2], r[g + 3]];
+                    let [a, b, c, d] = low;
+                    let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
+                    fours[g] = _mm512_shuffle_ps::<0x44>(ab, cd);
+                    fours[g + 1] = _mm512_shuffle_ps::<0xee>(ab, cd);
+                    let (ab, cd) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
+                    fours[g + 2] = _mm512_shuffle_ps::<0x44>(ab, cd);
+                    fours[g + 3] = _mm512_shuffle_ps::<0xee>(ab, cd);
                 }
-            } else {
-                // Not by an index of a loop, which would keep the columns in memory.
-                for c in 0..15 {
-                    if c < columns {
-                        _mm512_storeu_ps(to.add(16 * c), out[c]);
+                for c in 0..4 {
+                    let (first, last) = (fours[c], fours[4 + c]);
+                    let column = 8 * h + c;
+                    if column < columns {
+                        let out = _mm512_shuffle_f32x4::<0x88>(first, last);
+                        _mm512_storeu_ps(to.add(16 * column), out);
+                    }
+                    if column + 4 < columns {
+                        let out = _mm512_shuffle_f32x4::<0xdd>(first, last);
+                        _mm512_storeu_ps(to.add(16 * (column + 4)), out);
                     }
                 }
             }
@@ -180,16 +173,23 @@ pub(super) unsafe fn copy_halves(from: *const u16, n: usize, to: *mut u16) {
     }
 }
 
-/// Turns 16 rows of 32 columns, `stride` apart: column c is
+/// Turns the first columns, at most 32, of 16 rows, `stride` apart: column c is
 /// `to[c/16·256 + c%16/8·16 + c%8·32..][..16]`.
 #[inline(always)]
-pub(super) unsafe fn turn_halves(from: *const u16, stride: isize, to: *mut u16) {
+pub(super) unsafe fn turn_halves(from: *const u16, stride: isize, columns: usize, to: *mut u16) {
     unsafe {
         let orders = [
             _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0),
             _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4),
         ];
-        let row = |r: usize| _mm512_loadu_si512(from.offset(r as isize * stride).cast());
+        let row = |r: usize| {
+            let from = from.offset(r as isize * stride);
+            if columns == 32 {
+                _mm512_loadu_si512(from.cast())
+            } else {
+                _mm512_maskz_loadu_epi16((1 << columns) - 1, from.cast())
+            }
+        };
         for (half, order) in orders.into_iter().enumerate() {
             let mut r = [_mm512_setzero_si512(); 8];
             for (i, r) in r.iter_mut().enumerate() {
@@ -378,22 +378,20 @@ impl Vector for F32x16 {
     }
     #[inline(always)]
     unsafe fn prefetch(at: *const f32) {
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn turn(from: *const f32, stride: isize, columns: usize, to: *mut f32) {
         unsafe {
-            let mut r = [_mm512_setzero_ps(); 16];
-            for (i, row) in r.iter_mut().enumerate() {
-                let from = from.offset(i as isize * stride);
-                *row = if columns == 16 {
-                    _mm512_loadu_ps(from)
+            let eight = |row: usize, h: usize| {
+                let from = from.offset(row as isize * stride).wrapping_add(8 * h);
+                if columns == 16 {
+                    _mm256_loadu_ps(from)
                 } else {
-                    F32x16::load_first(from, columns).0
-                };
-            }
-            let out = F32x16::turned(r);
-            F32x16::store_columns(out, columns, to);
+                    _mm256_maskz_loadu_ps((lanes(0, columns) >> (8 * h)) as u8, from)
+                }
+            };
+            F32x16::turn_eights(eight, columns, to);
         }
     }
 }
@@ -534,7 +532,7 @@ impl Vector for F64x8 {
     }
     #[inline(always)]
     unsafe fn prefetch(at: *const f64) {
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn turn(from: *const f64, stride: isize, columns: usize, to: *mut f64) {

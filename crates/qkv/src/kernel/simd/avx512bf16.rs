@@ -192,13 +192,16 @@ impl Holds<bf16> for Pairs {
     #[inline(always)]
     unsafe fn turn_wide(from: *const bf16, stride: isize, columns: usize, to: *mut f32) {
         unsafe {
-            let mut rows = [_mm512_setzero_ps(); 16];
-            for (i, row) in rows.iter_mut().enumerate() {
-                *row = Self::widen_first(from.offset(i as isize * stride), columns)
-                    .0
-                    .0;
-            }
-            F32x16::store_columns(F32x16::turned(rows), columns.div_ceil(2), to);
+            let eight = |row: usize, h: usize| {
+                let from = from.offset(row as isize * stride).wrapping_add(16 * h);
+                let numbers = if columns == 32 {
+                    _mm256_loadu_si256(from.cast())
+                } else {
+                    first_halves(from.cast(), columns.saturating_sub(16 * h).min(16))
+                };
+                _mm256_castsi256_ps(numbers)
+            };
+            F32x16::turn_eights(eight, columns.div_ceil(2), to);
         }
     }
 }
@@ -206,8 +209,8 @@ impl Holds<bf16> for Pairs {
 impl Streams<bf16> for Pairs {
     type Turned = f32;
     #[inline(always)]
-    unsafe fn turn_few(from: *const bf16, stride: isize, to: *mut f32) {
-        unsafe { Self::turn_wide(from, stride, 32, to) }
+    unsafe fn turn_few(from: *const bf16, stride: isize, columns: usize, to: *mut f32) {
+        unsafe { Self::turn_wide(from, stride, columns, to) }
     }
     #[inline(always)]
     unsafe fn copy_first(from: *const bf16, n: usize, to: &mut [bf16; 32]) {

@@ -10,7 +10,7 @@
 //! | `avx512`, `avx512bf16`, `avx2`, `portable` | registers of an instruction set |
 //! | `pack`, `scores`, `bend`, `softmax`, `values` | the stages, for any register |
 //! | `convert` | numbers that lie in memory in another format |
-//! | `stream` | scores and values of few queries, from numbers of 16 bits as they lie |
+//! | `stream` | scores and values of few queries, from keys and values as they lie |
 //! | `dots` | scores of very few queries, summed in another order |
 //! | `gradient`, `across`, `products` | the stages of the backward pass besides |
 //! | `edit` | masks and biases that the maxima take along |
@@ -262,10 +262,9 @@ pub struct Kernels<T: 'static> {
 }
 
 /// A table of kernels by a register, and by one that the products of scores and values are made
-/// with: `queries × registers` of a tile of scores, then of values, then queries of
-/// a tile of values where there are few.
+/// with: `queries × registers` of a tile of scores, then of values.
 macro_rules! kernels {
-    ($module:ident, $v:ty, $products:ty, $t:ty, $round:path, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal, $stream:literal) => {
+    ($module:ident, $v:ty, $products:ty, $t:ty, $round:path, $(#[$feature:meta])*, $sr:literal x $sn:literal, $vr:literal x $vn:literal) => {
         // A module of its own, since the compiler works on several modules at once.
         mod $module {
         use super::*;
@@ -282,7 +281,7 @@ macro_rules! kernels {
                 fn totals(lanes: &[[$t; TILE]], to: &mut [$t]) -> () = softmax::totals::<$v>;
                 fn settle(args: &Settle<'_, $t>, factors: &mut [$t], lse: &mut [f64]) -> () = settle::run::<$v>;
                 fn weigh(softmax: Option<&mut Softmax<'_, $t>>, args: &Values<'_, $t>, sums: &mut [$t], asks: Asks) -> () =
-                    values::run::<$products, $vr, $vn, $stream>;
+                    values::run::<$products, $vr, $vn>;
                 fn round(spans: &[Span], x: &mut [$t]) -> () = $round;
                 fn gradient(args: &mut ScoreGradient<'_, $t>) -> () = gradient::run::<$v>;
                 fn across(args: &Across<'_, $t>, sums: &mut [$t]) -> () = across::run::<$v, $vr, $vn>;
@@ -332,22 +331,22 @@ macro_rules! kernels {
     };
 }
 
-kernels!(portable_f32, portable::Four<f32>, portable::Four<f32>, f32, softmax::keep, , 4 x 2, 4 x 2, 1);
-kernels!(portable_f64, portable::Four<f64>, portable::Four<f64>, f64, softmax::keep, , 4 x 2, 4 x 2, 1);
+kernels!(portable_f32, portable::Four<f32>, portable::Four<f32>, f32, softmax::keep, , 4 x 2, 4 x 2);
+kernels!(portable_f64, portable::Four<f64>, portable::Four<f64>, f64, softmax::keep, , 4 x 2, 4 x 2);
 #[cfg(target_arch = "x86_64")]
-kernels!(avx2_f32, avx2::F32x8, avx2::F32x8, f32, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
+kernels!(avx2_f32, avx2::F32x8, avx2::F32x8, f32, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2);
 #[cfg(target_arch = "x86_64")]
-kernels!(avx2_f64, avx2::F64x4, avx2::F64x4, f64, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2, 1);
+kernels!(avx2_f64, avx2::F64x4, avx2::F64x4, f64, softmax::keep, #[target_feature(enable = "avx2,fma,f16c")], 6 x 2, 6 x 2);
 #[cfg(target_arch = "x86_64")]
 kernels!(avx512_f32, avx512::F32x16, avx512::F32x16, f32, softmax::keep,
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 6 x 4, 6 x 4, 2);
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 6 x 4, 6 x 4);
 #[cfg(target_arch = "x86_64")]
 kernels!(avx512_f64, avx512::F64x8, avx512::F64x8, f64, softmax::keep,
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4, 2);
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")], 4 x 4, 6 x 4);
 
 #[cfg(target_arch = "x86_64")]
 kernels!(avx512_bf16, avx512::F32x16, avx512bf16::Pairs, f32, avx512bf16::round,
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")], 6 x 4, 6 x 4, 2);
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")], 6 x 4, 6 x 4);
 
 mod storage;
 pub use storage::{Storage, Stream, storage_bf16, storage_f16, storage_f32, storage_f64};

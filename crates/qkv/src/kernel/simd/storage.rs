@@ -8,7 +8,8 @@ use half::{bf16, f16};
 
 type SmallCall<T> = fn(&Few<'_, T>, &mut ViewMut<'_, T>, &mut [f64]);
 
-type WeighCall<T> = fn(&Values<'_, <T as Stored>::Real, T>, &mut [<T as Stored>::Real]);
+type WeighCall<T> =
+    fn(&Values<'_, <T as Stored>::Real, T>, &mut [<T as Stored>::Real], &mut [<T as Stored>::Real]);
 
 type Finish<T> = fn(&[<T as Stored>::Real], &[<T as Stored>::Real], RowsMut<'_, T>);
 
@@ -31,9 +32,8 @@ pub struct Storage<T: Stored> {
     pub all_finite: fn(Rows<'_, T>) -> bool,
     /// Scores of very few queries in another order; see `dots`.
     pub dots: fn(&Unpacked<'_, T>, &mut [T::Real]),
-    /// What takes the place of packing and widening where queries are few, for numbers that need
-    /// conversion.
-    pub stream: Option<Stream<T>>,
+    /// What takes the place of packing and widening where queries are few.
+    pub stream: Stream<T>,
     /// All of a small call; see `few`.
     pub few: SmallCall<T>,
     /// The same, faster above [`MOST_PRODUCTS`] products of a head; see `tiles`.
@@ -54,25 +54,18 @@ pub struct Stream<T: Stored> {
     pub values: WeighCall<T>,
 }
 
-/// A [`Stream`]: registers of keys for up to four and for more queries, and queries of a tile of
-/// values.
+/// A [`Stream`]: registers of keys for up to four and for more queries, and how many at most at once;
+/// queries times registers of a tile of values.
 macro_rules! stream {
-    ($e:ty, $products:ty, $few:literal x $more:literal x $queries:literal, $(#[$feature:meta])*) => {{
+    ($e:ty, $t:ty, $products:ty, $few:literal x $more:literal x $most:literal, $queries:literal x $registers:literal, $(#[$feature:meta])*) => {{
         kernels!(@each $(#[$feature])*,
-            fn scores(args: &Unpacked<'_, $e>, out: &mut [f32]) -> () =
-                stream::scores::<$products, $e, $few, $more>;
-            fn values(args: &Values<'_, f32, $e>, sums: &mut [f32]) -> () =
-                stream::values::<$products, $e, $queries>;
+            fn scores(args: &Unpacked<'_, $e>, out: &mut [$t]) -> () =
+                stream::keys::scores::<$products, $e, $few, $more, $most>;
+            fn values(args: &Values<'_, $t, $e>, unfinished: &mut [$t], sums: &mut [$t]) -> () =
+                stream::values::values::<$products, $e, $queries, $registers>;
         );
-        Some(Stream { scores, values })
+        Stream { scores, values }
     }};
-}
-
-/// None, for numbers that need no conversion.
-macro_rules! no_stream {
-    ($($ignored:tt)*) => {
-        None
-    };
 }
 
 macro_rules! storage {
@@ -100,22 +93,23 @@ macro_rules! storage {
 }
 
 /// The tables of one number type, and which of them an instruction set takes; the portable one
-/// where the processor does not have it.
+/// where the processor does not have it. Behind the tables are, for few queries, registers of 256
+/// bits for keys times queries at most, and queries times registers of 512 bits for values.
 macro_rules! all {
-    ($choose:ident, $e:ty, $t:ty, $four:ty, $eight:ty, $sixteen:ty, $portable:ident, $avx2:ident, $avx512:ident, $stream:ident, $dots:expr) => {
+    ($choose:ident, $e:ty, $t:ty, $four:ty, $eight:ty, $sixteen:ty, $portable:ident, $avx2:ident, $avx512:ident, $keys:literal x $most:literal, $queries:literal x $registers:literal, $dots:expr) => {
         /// What `isa` does with these numbers, or plain Rust if this processor does not have it.
         pub fn $choose(isa: Isa) -> &'static Storage<$e> {
             storage!(PORTABLE, $e, $four, $four, Stored::as_real, convert::times::<$four, $e>,
-                convert::widen::<$four, $e>, $t, $portable, $stream!($e, $four, 4 x 4 x 4,),);
+                convert::widen::<$four, $e>, $t, $portable, stream!($e, $t, $four, 4 x 4 x 4, 4 x 4,),);
             #[cfg(target_arch = "x86_64")]
             storage!(AVX2, $e, $eight, $eight, Stored::as_real, convert::times::<$eight, $e>,
                 convert::widen::<$eight, $e>, $t, $avx2,
-                $stream!($e, $eight, 2 x 2 x 2, #[target_feature(enable = "avx2,fma,f16c")]),
+                stream!($e, $t, $eight, $keys x $keys x $most, 2 x 4, #[target_feature(enable = "avx2,fma,f16c")]),
                 #[target_feature(enable = "avx2,fma,f16c")]);
             #[cfg(target_arch = "x86_64")]
             storage!(AVX512, $e, $sixteen, $sixteen, Stored::as_real, convert::times::<$sixteen, $e>,
                 convert::widen::<$sixteen, $e>, $t, $avx512,
-                $stream!($e, $sixteen, 4 x 2 x 4,
+                stream!($e, $t, $sixteen, 4 x 2 x 8, $queries x $registers,
                     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]),
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]);
             match isa {
@@ -140,7 +134,8 @@ all!(
     portable_f32,
     avx2_f32,
     avx512_f32,
-    stream,
+    2 x 4,
+    4 x 4,
     &AVX512
 );
 all!(
@@ -153,7 +148,8 @@ all!(
     portable_f32,
     avx2_f32,
     avx512_f32,
-    stream,
+    2 x 4,
+    4 x 4,
     &BF16_BY_DOTS
 );
 all!(
@@ -166,7 +162,8 @@ all!(
     portable_f32,
     avx2_f32,
     avx512_f32,
-    no_stream,
+    2 x 4,
+    2 x 8,
     &AVX512
 );
 all!(
@@ -179,13 +176,14 @@ all!(
     portable_f64,
     avx2_f64,
     avx512_f64,
-    no_stream,
+    4 x 2,
+    2 x 8,
     &AVX512
 );
 
 #[cfg(target_arch = "x86_64")]
 storage!(BF16_BY_DOTS, bf16, avx512::F32x16, avx512bf16::Pairs, avx512bf16::in_place, avx512bf16::queries,
     avx512bf16::values, f32, avx512_bf16,
-    stream!(bf16, avx512bf16::Pairs, 4 x 2 x 4,
+    stream!(bf16, f32, avx512bf16::Pairs, 4 x 2 x 8, 4 x 4,
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]),
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]);

@@ -5,6 +5,7 @@ use super::{
     Arithmetic, BLOCK, Bend, FEW, Isa, Kernels, Rows, STRIDE, Scores, Settle, Span, Start, TILE,
     Unpacked, Values, packed_len, sums_stride,
 };
+use crate::view::Element;
 use half::{bf16, f16};
 
 fn tables<T: Real>() -> impl Iterator<Item = (Isa, &'static Kernels<T>)> {
@@ -211,37 +212,51 @@ impl Bits {
 }
 
 /// The same number, or NaN both.
-fn same(a: f32, b: f32) -> bool {
-    a == b || a.is_nan() && b.is_nan()
+fn same<T: Real>(a: T, b: T) -> bool {
+    a == b || a.to_f64().is_nan() && b.to_f64().is_nan()
+}
+
+/// The same of another type, which has room for it.
+fn single(bits: u16) -> f32 {
+    bf16::from_bits(bits).to_f32()
+}
+
+fn double(bits: u16) -> f64 {
+    bf16::from_bits(bits).to_f64()
 }
 
 #[test]
 fn scores_of_keys_as_they_lie_are_those_of_packed_ones() {
-    fn check<E: Stored<Real = f32>>(of: fn(u16) -> E) {
+    fn check<E: Stored>(of: fn(u16) -> E, fma: fn(E::Real, E::Real, E::Real) -> E::Real) {
+        let (zero, seven) = (E::Real::ZERO, E::Real::from_f64(7.0));
         let mut bits = Bits(1);
         for isa in Isa::ALL.into_iter().filter(|isa| isa.available()) {
             let storage = E::storage(isa);
-            let stream = storage.stream.as_ref().expect("16 bits");
+            let stream = &storage.stream;
             for turn in 0..400 {
                 let (width, rows, keys) = bits.sizes(turn);
                 let (count, gap) = (keys.len(), bits.next() % 3);
                 let stride = width + gap;
-                let k = bits.numbers(count * stride, of, turn % 5 == 0);
+                let start = bits.next() % 17; // anywhere in a line
+                let k = bits.numbers(start + count * stride, of, turn % 5 == 0);
                 let k = match turn % 7 {
-                    0 => Rows::new(&k, (count - 1) * stride, -(stride as isize), count, width),
-                    _ => Rows::new(&k, 0, stride as isize, count, width),
+                    0 => {
+                        let last = start + (count - 1) * stride;
+                        Rows::new(&k, last, -(stride as isize), count, width)
+                    }
+                    _ => Rows::new(&k, start, stride as isize, count, width),
                 };
                 let q = bits.numbers(rows * width, of, false);
                 let slots = width.div_ceil(storage.depth);
-                let mut wide = vec![0.0; rows * slots];
+                let mut wide = vec![zero; rows * slots];
                 (storage.queries)(
                     Rows::new(&q, 0, width as isize, rows, width),
-                    1.0,
+                    E::Real::ONE,
                     &mut wide,
                 );
                 let q = Rows::new(&wide, 0, slots as isize, rows, slots);
                 let spans = vec![keys; rows];
-                let mut found = vec![7.0; rows * STRIDE];
+                let mut found = vec![seven; rows * STRIDE];
                 (stream.scores)(
                     &Unpacked {
                         q,
@@ -251,10 +266,10 @@ fn scores_of_keys_as_they_lie_are_those_of_packed_ones() {
                     },
                     &mut found,
                 );
-                let mut packed = vec![0.0; packed_len(count, slots)];
+                let mut packed = vec![zero; packed_len(count, slots)];
                 (storage.pack)(k, &mut packed);
                 let whole = vec![Span { from: 0, to: count }; rows];
-                let mut expected = vec![7.0; rows * STRIDE];
+                let mut expected = vec![seven; rows * STRIDE];
                 let scores = Scores {
                     q,
                     spans: &whole,
@@ -264,11 +279,11 @@ fn scores_of_keys_as_they_lie_are_those_of_packed_ones() {
                 for (i, j) in (0..rows).flat_map(|i| (0..count).map(move |j| (i, j))) {
                     let (a, b) = (found[i * STRIDE + keys.from + j], expected[i * STRIDE + j]);
                     let at = format!("{isa:?} {width} columns, {keys:?} of {rows}: [{i}, {j}]");
-                    assert!(same(a, b), "{at}: {a}, not {b}");
+                    assert!(same(a, b), "{at}: {a:?}, not {b:?}");
                     if storage.depth == 1 {
                         let pairs = wide[i * slots..][..width].iter().zip(k.row(j));
-                        let chain = pairs.fold(0.0_f32, |s, (q, k)| q.mul_add(k.widen(), s));
-                        assert!(same(a, chain), "{at}: {a}, not {chain}");
+                        let chain = pairs.fold(zero, |s, (q, k)| fma(*q, k.widen(), s));
+                        assert!(same(a, chain), "{at}: {a:?}, not {chain:?}");
                     }
                 }
                 for i in 0..rows {
@@ -276,31 +291,35 @@ fn scores_of_keys_as_they_lie_are_those_of_packed_ones() {
                     let end = keys.from + count.next_multiple_of(16);
                     let rest = row[..keys.from].iter().chain(&row[end..]);
                     assert!(
-                        rest.copied().all(|x| x == 7.0),
+                        rest.copied().all(|x| x == seven),
                         "{isa:?} outside of {keys:?}"
                     );
                 }
             }
         }
     }
-    check(f16::from_bits);
-    check(bf16::from_bits);
+    check(f16::from_bits, f32::mul_add);
+    check(bf16::from_bits, f32::mul_add);
+    check(single, f32::mul_add);
+    check(double, f64::mul_add);
 }
 
 #[test]
 fn values_as_they_lie_weigh_as_widened_ones() {
-    fn check<E: Stored<Real = f32>>(of: fn(u16) -> E) {
+    fn check<E: Stored>(of: fn(u16) -> E) {
+        let real = E::Real::from_f64;
         let mut bits = Bits(2);
         for isa in Isa::ALL.into_iter().filter(|isa| isa.available()) {
             let storage = E::storage(isa);
-            let stream = storage.stream.as_ref().expect("16 bits");
+            let stream = &storage.stream;
             for turn in 0..400 {
                 let (width, rows, keys) = bits.sizes(turn);
                 let (count, stride) = (keys.len(), width + bits.next() % 3);
                 // Dropped keys must be finite: others are weighed apart.
                 let special = turn % 5 == 0 && turn % 3 != 0;
-                let v = bits.numbers(count * stride, of, special);
-                let v = Rows::new(&v, 0, stride as isize, count, width);
+                let start = bits.next() % 17;
+                let v = bits.numbers(start + count * stride, of, special);
+                let v = Rows::new(&v, start, stride as isize, count, width);
                 let mut spans = vec![keys; rows];
                 if turn % 3 == 0 {
                     for span in &mut spans {
@@ -314,9 +333,9 @@ fn values_as_they_lie_weigh_as_widened_ones() {
                     }
                     spans[rows - 1] = keys;
                 }
-                let mut p = vec![0.0; rows * STRIDE];
+                let mut p = vec![E::Real::ZERO; rows * STRIDE];
                 for (row, span) in p.chunks_exact_mut(STRIDE).zip(&spans) {
-                    row[span.range()].fill_with(|| (bits.next() % 999) as f32 / 999.0);
+                    row[span.range()].fill_with(|| real((bits.next() % 999) as f64 / 999.0));
                 }
                 (storage.kernels.round)(&spans, &mut p);
                 // The same rows with zeros in the place of a first key's missing partner.
@@ -324,19 +343,19 @@ fn values_as_they_lie_weigh_as_widened_ones() {
                 let mut whole = vec![E::default(); before * width];
                 (0..count).for_each(|j| whole.extend_from_slice(v.row(j)));
                 let lines = whole.len() / width;
-                let mut wide = vec![0.0; lines.div_ceil(storage.depth) * width];
+                let mut wide = vec![E::Real::ZERO; lines.div_ceil(storage.depth) * width];
                 (storage.values)(
                     Rows::new(&whole, 0, width as isize, lines, width),
                     &mut wide,
                 );
                 let slots = lines.div_ceil(storage.depth);
-                let factors = vec![0.75; rows];
+                let factors = vec![real(0.75); rows];
                 let start = match turn % 4 {
                     0 => Start::Times(&factors),
                     1 => Start::Plus,
                     _ => Start::Zero,
                 };
-                let mut found = vec![3.0; rows * sums_stride(width)];
+                let mut found = vec![real(3.0); rows * sums_stride(width)];
                 let mut expected = found.clone();
                 let (spans, p) = (&spans[..], &p[..]);
                 (stream.values)(
@@ -347,6 +366,7 @@ fn values_as_they_lie_weigh_as_widened_ones() {
                         v,
                         start,
                     },
+                    &mut vec![real(5.0); rows * sums_stride(width)],
                     &mut found,
                 );
                 let keys = Span {
@@ -368,13 +388,15 @@ fn values_as_they_lie_weigh_as_widened_ones() {
                     let at = i * sums_stride(width) + c;
                     let (a, b) = (found[at], expected[at]);
                     let at = format!("{isa:?} {width} columns, {spans:?}: [{i}, {c}]");
-                    assert!(same(a, b), "{at}: {a}, not {b}");
+                    assert!(same(a, b), "{at}: {a:?}, not {b:?}");
                 }
             }
         }
     }
     check(f16::from_bits);
     check(bf16::from_bits);
+    check(single);
+    check(double);
 }
 
 #[test]

@@ -38,12 +38,6 @@ pub struct Values<'a, T, E = T> {
     pub start: Start<'a, T>,
 }
 
-/// Up to so many queries, values are taken to come from memory.
-const STREAM: usize = 8;
-
-/// How far ahead rows of values are asked for then.
-const ROWS_AHEAD: isize = 32;
-
 /// What becomes of the sums so far.
 #[derive(Clone, Copy)]
 pub enum Start<'a, T> {
@@ -90,7 +84,7 @@ pub fn sums_stride(width: usize) -> usize {
 /// # Panics
 /// If an argument is shorter than the spans need.
 #[inline(always)]
-pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: usize>(
+pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
     softmax: Option<&mut Softmax<'_, V::T>>,
     args: &Values<'_, V::T>,
     sums: &mut [V::T],
@@ -120,17 +114,14 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
         // SAFETY: `left` has as many rows.
         unsafe { left.part::<V>(0..rows).all::<V>() };
     }
-    // Values that few queries use come from memory: whole rows in one pass, asked for ahead.
-    let stream = rows <= STREAM;
-    let (tile_rows, tile_vectors) = if stream { (FEW, 8) } else { (R, N) };
-    let passes = vectors.div_ceil(tile_vectors);
-    let looks = passes * (rows / tile_rows) * args.keys.len().div_ceil(V::DEPTH * KEYS_AT_ONCE);
+    let passes = vectors.div_ceil(N);
+    let looks = passes * (rows / R) * args.keys.len().div_ceil(V::DEPTH * KEYS_AT_ONCE);
     let at_once = asks.lines().div_ceil(looks.max(1));
     for pass in 0..passes {
         let (first, end) = (vectors * pass / passes, vectors * (pass + 1) / passes);
         let mut row = 0;
         while row < rows {
-            let height = tile_rows.min(rows - row);
+            let height = R.min(rows - row);
             let mut next = None;
             if pass == 0
                 && let Some(left) = left
@@ -138,13 +129,10 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                 // SAFETY: `left` has as many rows.
                 unsafe {
                     if row == 0 {
-                        let first = if stream { rows } else { height };
-                        left.part::<V>(0..first).all::<V>();
+                        left.part::<V>(0..height).all::<V>();
                     }
-                    if !stream {
-                        let end = (row + height + tile_rows).min(rows);
-                        next = Some(left.part::<V>(row + height..end));
-                    }
+                    let end = (row + height + R).min(rows);
+                    next = Some(left.part::<V>(row + height..end));
                 }
             }
             let span =
@@ -180,28 +168,24 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize, const FEW: u
                     sums: sums.as_mut_ptr().add(row * stride + first * V::LANES),
                     sums_stride: stride,
                 };
-                if stream {
-                    tile.stream::<V, FEW>(height, end - first, row == 0);
-                } else {
-                    let next = &mut Meanwhile::new(next, &mut asks, at_once);
-                    if end == vectors && tile.last <= V::LANES / 2 && height % 2 == 0 {
-                        // Conditions on constants keep code out that no tile of R x N needs.
-                        match end - first {
-                            3 if const { N > 2 } => tile.pairs::<V, R, 2>(height, next),
-                            4 if const { N > 3 } => tile.pairs::<V, R, 3>(height, next),
-                            2 => tile.pairs::<V, R, 1>(height, next),
-                            _ => tile.pairs::<V, R, 0>(height, next),
-                        }
-                    } else {
-                        match end - first {
-                            1 => tile.high::<V, R, 1>(height, next),
-                            2 if const { N > 2 } => tile.high::<V, R, 2>(height, next),
-                            3 if const { N > 3 } => tile.high::<V, R, 3>(height, next),
-                            _ => tile.high::<V, R, N>(height, next),
-                        }
+                let next = &mut Meanwhile::new(next, &mut asks, at_once);
+                if end == vectors && tile.last <= V::LANES / 2 && height % 2 == 0 {
+                    // Conditions on constants keep code out that no tile of R x N needs.
+                    match end - first {
+                        3 if const { N > 2 } => tile.pairs::<V, R, 2>(height, next),
+                        4 if const { N > 3 } => tile.pairs::<V, R, 3>(height, next),
+                        2 => tile.pairs::<V, R, 1>(height, next),
+                        _ => tile.pairs::<V, R, 0>(height, next),
                     }
-                    next.finish::<V>();
+                } else {
+                    match end - first {
+                        1 => tile.high::<V, R, 1>(height, next),
+                        2 if const { N > 2 } => tile.high::<V, R, 2>(height, next),
+                        3 if const { N > 3 } => tile.high::<V, R, 3>(height, next),
+                        _ => tile.high::<V, R, N>(height, next),
+                    }
                 }
+                next.finish::<V>();
             }
             row += height;
         }
@@ -242,12 +226,12 @@ impl<T: Real> Tile<'_, T> {
     ) {
         unsafe {
             match height {
-                1 => self.compute::<Whole<V, 1, N, false>>(None),
-                2 => self.compute::<Whole<V, 2, N, false>>(None),
-                3 => self.compute::<Whole<V, 3, N, false>>(None),
-                4 if const { R > 4 } => self.compute::<Whole<V, 4, N, false>>(None),
-                5 if const { R > 5 } => self.compute::<Whole<V, 5, N, false>>(None),
-                _ => self.compute::<Whole<V, R, N, false>>(Some(next)),
+                1 => self.compute::<Whole<V, 1, N>>(None),
+                2 => self.compute::<Whole<V, 2, N>>(None),
+                3 => self.compute::<Whole<V, 3, N>>(None),
+                4 if const { R > 4 } => self.compute::<Whole<V, 4, N>>(None),
+                5 if const { R > 5 } => self.compute::<Whole<V, 5, N>>(None),
+                _ => self.compute::<Whole<V, R, N>>(Some(next)),
             }
         }
     }
@@ -265,43 +249,6 @@ impl<T: Real> Tile<'_, T> {
                 6 if const { R == 6 } => self.compute::<Pairs<V, 3, N>>(Some(next)),
                 _ if const { R == 6 } => self.compute::<Pairs<V, 2, N>>(None),
                 _ => self.compute::<Pairs<V, 2, N>>(Some(next)),
-            }
-        }
-    }
-
-    /// One or two queries; the first tile asks for the rows ahead.
-    #[inline(always)]
-    unsafe fn stream<V: Vector<T = T>, const FEW: usize>(
-        &self,
-        height: usize,
-        vectors: usize,
-        first: bool,
-    ) {
-        unsafe {
-            match (vectors, first) {
-                (1, _) => self.low::<V, FEW, 1, true>(height),
-                (2, _) => self.low::<V, FEW, 2, true>(height),
-                (3, _) => self.low::<V, FEW, 3, true>(height),
-                (4, true) => self.low::<V, FEW, 4, true>(height),
-                (4, false) => self.low::<V, FEW, 4, false>(height),
-                (5, _) => self.low::<V, FEW, 5, true>(height),
-                (6, _) => self.low::<V, FEW, 6, true>(height),
-                (7, _) => self.low::<V, FEW, 7, true>(height),
-                (_, true) => self.low::<V, FEW, 8, true>(height),
-                (_, false) => self.low::<V, FEW, 8, false>(height),
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn low<V: Vector<T = T>, const FEW: usize, const N: usize, const AHEAD: bool>(
-        &self,
-        height: usize,
-    ) {
-        unsafe {
-            match height {
-                2 if const { FEW > 1 } => self.compute::<Whole<V, 2, N, AHEAD>>(None),
-                _ => self.compute::<Whole<V, 1, N, AHEAD>>(None),
             }
         }
     }
@@ -385,12 +332,10 @@ const fn steps<V: Vector>(queries: usize) -> usize {
     }
 }
 
-/// R queries times N registers of columns; with `AHEAD` rows are asked for.
-struct Whole<V, const R: usize, const N: usize, const AHEAD: bool>([[V; N]; R]);
+/// R queries times N registers of columns.
+struct Whole<V, const R: usize, const N: usize>([[V; N]; R]);
 
-impl<V: Vector, const R: usize, const N: usize, const AHEAD: bool> Sums<V::T>
-    for Whole<V, R, N, AHEAD>
-{
+impl<V: Vector, const R: usize, const N: usize> Sums<V::T> for Whole<V, R, N> {
     type V = V;
     const STEPS: usize = steps::<V>(R);
 
@@ -421,14 +366,6 @@ impl<V: Vector, const R: usize, const N: usize, const AHEAD: bool> Sums<V::T>
                 let p = V::splat(*tile.p.add(r * STRIDE + j));
                 for n in 0..N {
                     self.0[r][n] = p.fma(v[n], self.0[r][n]);
-                }
-            }
-            if AHEAD {
-                let ahead = row.wrapping_offset(ROWS_AHEAD * tile.v_stride);
-                let mut n = 0;
-                while n < N {
-                    V::prefetch(ahead.wrapping_add(n * V::LANES));
-                    n += 64 / (V::LANES * size_of::<V::T>());
                 }
             }
         }

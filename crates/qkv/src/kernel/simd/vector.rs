@@ -87,7 +87,8 @@ pub(super) trait Vector: Copy {
     }
     /// self − round(self), in [−½, ½], for |self| below 2¹⁶.
     unsafe fn centred_fraction(self) -> Self;
-    /// Asks for the line of memory at `at`, which may be any address.
+    /// Asks for the line of memory at `at`, which may be any address, in the second cache: the first
+    /// has no room for what is read only after some thousands of bytes, and fewer requests at a time.
     unsafe fn prefetch(at: *const Self::T);
     /// Turns `LANES` rows of up to `LANES` columns: `to[c·16 + r] = from[r·stride + c]` for
     /// r < LANES and c < columns. All rows must be readable for `columns` numbers.
