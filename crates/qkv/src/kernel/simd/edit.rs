@@ -2,7 +2,7 @@
 
 use super::bend::with_bias;
 use super::vector::Vector;
-use super::{Span, prefetch_at};
+use super::{Span, prefetch_at, prefetch_line};
 use std::ops::Range;
 
 /// What is done to the scores on the way to the maxima.
@@ -44,6 +44,14 @@ impl<U> Beside<'_, U> {
         self.data.as_ptr().wrapping_add(at + self.first)
     }
 
+    /// Asks for one line of each of some rows.
+    fn find(&self, rows: Range<usize>, key: usize) {
+        for row in &self.rows[rows] {
+            let at = self.data.as_ptr().wrapping_add(row + self.first + key);
+            prefetch_line(at.cast());
+        }
+    }
+
     /// Asks for some keys of some rows.
     fn ask(&self, rows: Range<usize>, keys: Span) {
         for row in &self.rows[rows] {
@@ -68,6 +76,17 @@ impl<T> Edit<'_, T> {
             Edit::None => true,
             Edit::Mask(mask, _) => mask.reaches(spans),
             Edit::Bias(bias, _) => bias.reaches(spans),
+        }
+    }
+
+    /// Has the processor look for the pages on which some rows lie, side by side: each of them alone
+    /// would keep those that follow waiting.
+    #[inline(always)]
+    pub(super) fn find(&self, rows: Range<usize>, key: usize) {
+        match self {
+            Edit::None => {}
+            Edit::Mask(mask, _) => mask.find(rows, key),
+            Edit::Bias(bias, _) => bias.find(rows, key),
         }
     }
 

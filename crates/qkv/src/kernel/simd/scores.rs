@@ -132,6 +132,9 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
                         edit,
                         at_once,
                     });
+                    if EDITS {
+                        edit.find(row..row + height, span.from);
+                    }
                     let next = behind.as_mut();
                     // Conditions on constants keep code out that no tile of R x N needs.
                     match vectors {
