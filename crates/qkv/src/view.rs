@@ -123,6 +123,7 @@ impl<'a, T: Copy> View<'a, T> {
     }
 
     /// A view with strides of its own, in elements; `offset` is where element `[0, 0, 0, 0]` is.
+    /// Without elements, neither matters.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`] if the view can name an element outside `data`.
@@ -132,27 +133,35 @@ impl<'a, T: Copy> View<'a, T> {
         shape: [usize; 4],
         strides: [isize; 4],
     ) -> Result<Self> {
-        if !shape.contains(&0) {
-            let (mut low, mut high) = (offset as i128, offset as i128);
-            for axis in 0..4 {
-                let reach = (shape[axis] as i128 - 1).saturating_mul(strides[axis] as i128);
-                if reach < 0 {
-                    low = low.saturating_add(reach);
-                } else {
-                    high = high.saturating_add(reach);
-                }
+        if shape.contains(&0) {
+            // Nothing is anywhere, so what was given may be any numbers, which overflow where they
+            // are multiplied.
+            return Ok(View {
+                data,
+                offset: 0,
+                shape,
+                strides: [0, 0, 0, 1],
+            });
+        }
+        let (mut low, mut high) = (offset as i128, offset as i128);
+        for axis in 0..4 {
+            let reach = (shape[axis] as i128 - 1).saturating_mul(strides[axis] as i128);
+            if reach < 0 {
+                low = low.saturating_add(reach);
+            } else {
+                high = high.saturating_add(reach);
             }
-            if low < 0 || high >= data.len() as i128 {
-                return Err(Error::OutOfBounds {
-                    argument: "view",
-                    shape: shape.into(),
-                    strides: strides.to_vec(),
-                    offset,
-                    reach: if low < 0 { low } else { high }.clamp(i64::MIN.into(), i64::MAX.into())
-                        as i64,
-                    found: data.len(),
-                });
-            }
+        }
+        if low < 0 || high >= data.len() as i128 {
+            return Err(Error::OutOfBounds {
+                argument: "view",
+                shape: shape.into(),
+                strides: strides.to_vec(),
+                offset,
+                reach: if low < 0 { low } else { high }.clamp(i64::MIN.into(), i64::MAX.into())
+                    as i64,
+                found: data.len(),
+            });
         }
         Ok(View {
             data,

@@ -53,7 +53,8 @@ impl<'a, T: Copy> ViewMut<'a, T> {
         shape: [usize; 4],
         strides: [isize; 4],
     ) -> Result<Self> {
-        View::strided(data, offset, shape, strides)?;
+        let view = View::strided(data, offset, shape, strides)?;
+        let (offset, strides) = (view.raw().1, view.strides());
         if !shape.contains(&0) {
             // From the smallest stride on, each must step over all that the smaller ones reach.
             let mut axes = [0, 1, 2, 3];
@@ -107,13 +108,8 @@ impl<'a, T: Copy> ViewMut<'a, T> {
 
     /// As [`ViewMut::into_raw`], for as long as the view is borrowed.
     pub(crate) fn raw_mut(&mut self) -> (*mut T, [usize; 4], [isize; 4]) {
-        let start = if self.shape.contains(&0) {
-            0
-        } else {
-            self.offset
-        };
         (
-            self.data.as_mut_ptr().wrapping_add(start),
+            self.data.as_mut_ptr().wrapping_add(self.offset),
             self.shape,
             self.strides,
         )

@@ -1,5 +1,6 @@
 //! Sizes of zero, and what is refused.
 
+use crate::support::{isas, options};
 use qkv::{Attention, Cache, Error, Inputs, Isa, Options, View, ViewMut, forward, forward_into};
 
 #[test]
@@ -83,5 +84,27 @@ fn an_instruction_set_that_is_not_there_is_an_error() {
             ..Options::default()
         };
         assert_eq!(options.isa().is_ok(), isa.available());
+    }
+}
+
+/// Where no number is, nothing was multiplied by a stride when the view was checked, and nothing may
+/// be later: an output without columns ended the process where overflow is looked for.
+#[test]
+fn b122_views_without_columns_may_have_any_strides() {
+    let x = [1.0_f32; 12];
+    let plain = Attention::default();
+    let any = [isize::MAX, isize::MIN, isize::MAX / 2 + 1];
+    for (isa, stride) in isas().flat_map(|isa| any.map(|stride| (isa, stride))) {
+        for (heads, keys) in [(1, 1), (1, 3), (3, 3), (2, 16), (3, 17), (1, 300)] {
+            let q = View::strided(&x, 0, [1, heads, 3, 4], [0, 0, 4, 1]).unwrap();
+            let k = View::strided(&x, 0, [1, heads, keys, 4], [0, 0, 0, 1]).unwrap();
+            let strides = [stride, stride, stride, 1];
+            let v = View::strided(&x, usize::MAX, [1, heads, keys, 0], strides).unwrap();
+            let inputs = Inputs::new(q, k, v).unwrap();
+            let to = ViewMut::strided(&mut [], 9, [1, heads, 3, 0], strides).unwrap();
+            let rows = forward_into(&plain, &inputs, &options(isa, 1), to).unwrap();
+            let lse = 2.0 + (keys as f64).ln();
+            assert!(rows.lse.data().iter().all(|x| (x - lse).abs() < 1e-5));
+        }
     }
 }
