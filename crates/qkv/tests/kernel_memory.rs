@@ -310,15 +310,16 @@ fn a_small_call_allocates_its_result_only() {
     let view = View::new(&data, &[1, 4, 16, 32]).unwrap();
     let inputs = Inputs::new(view, view, view).unwrap();
     let attention = Attention::default();
-    let mut counts = Vec::new();
-    for _ in 0..3 {
+    let mut least = usize::MAX;
+    for _ in 0..1000 {
         let before = CALLS.load(Relaxed);
         let result = forward_with(&attention, &inputs, &options(1)).unwrap();
-        counts.push(CALLS.load(Relaxed) - before);
+        // What runs the tests may allocate meanwhile, on a thread of its own.
+        least = least.min(CALLS.load(Relaxed) - before);
         drop(result);
     }
     // Numbers of output and of lse.
-    assert_eq!(counts[2], 2, "{counts:?}");
+    assert_eq!(least, 2);
 }
 
 /// Bytes beyond the gradients that the backward pass takes for self-attention of one head a group.
