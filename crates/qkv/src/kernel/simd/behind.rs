@@ -6,17 +6,18 @@ use super::super::real::Real;
 use super::edit::{Biased, Edit, EditRegister, Masked};
 use super::vector::Vector;
 use super::{BLOCK, STRIDE, Span};
+use std::ops::Range;
 
-/// Scores that are there already, of the rows of a tile, spread over the columns of the scores that
-/// follow them.
+/// Scores that are there already, spread over the columns of those of the next tile.
 pub(super) struct Behind<'a, T> {
-    /// The first row that is left, and how many are.
+    /// Row i, key j at `x[i·STRIDE + j]`.
     pub(super) x: *mut T,
-    pub(super) row: usize,
-    pub(super) rows: usize,
-    /// Keys of these rows, whole tiles; none, if the maxima shall not begin.
+    /// The rows that are left.
+    pub(super) rows: Range<usize>,
+    /// Their keys, whole tiles; none, if the maxima shall not begin.
     pub(super) keys: Span,
-    /// Keys of the scores that follow, whose masks are asked for.
+    /// Rows whose masks are asked for, and for which keys.
+    pub(super) asks: Range<usize>,
     pub(super) next: Span,
     pub(super) edit: Edit<'a, T>,
     /// Rows that are done at a look.
@@ -27,7 +28,7 @@ impl<T: Real> Behind<'_, T> {
     /// The rows exist.
     #[inline(always)]
     pub(super) unsafe fn look<V: Vector<T = T>>(&mut self) {
-        for _ in 0..self.at_once.min(self.rows) {
+        for _ in 0..self.at_once {
             unsafe { self.one::<V>() };
         }
     }
@@ -35,22 +36,19 @@ impl<T: Real> Behind<'_, T> {
     /// All that is left.
     #[inline(always)]
     pub(super) unsafe fn finish<V: Vector<T = T>>(&mut self) {
-        while self.rows > 0 {
+        while !self.rows.is_empty() || !self.asks.is_empty() {
             unsafe { self.one::<V>() };
         }
     }
 
     #[inline(always)]
     unsafe fn one<V: Vector<T = T>>(&mut self) {
-        unsafe {
-            self.edit.ask(self.row..self.row + 1, self.next);
-            if !self.keys.is_empty() {
-                begin::<V>(self.x, self.row, self.keys, &self.edit);
-            }
-            self.x = self.x.add(STRIDE);
+        if let Some(row) = self.asks.next() {
+            self.edit.ask(row..row + 1, self.next);
         }
-        self.row += 1;
-        self.rows -= 1;
+        if let Some(row) = self.rows.next() {
+            unsafe { begin::<V>(self.x.add(row * STRIDE), row, self.keys, &self.edit) };
+        }
     }
 }
 
@@ -58,6 +56,9 @@ impl<T: Real> Behind<'_, T> {
 /// those of keys from 0 on belong together.
 #[inline(always)]
 unsafe fn begin<V: Vector>(x: *mut V::T, row: usize, keys: Span, edit: &Edit<'_, V::T>) {
+    if keys.is_empty() {
+        return;
+    }
     unsafe {
         match *edit {
             Edit::None => {}

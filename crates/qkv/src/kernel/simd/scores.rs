@@ -54,9 +54,9 @@ pub(super) unsafe fn run<V: Vector, const R: usize, const N: usize>(
     unsafe { all::<V, V, R, N, false>(args, Edit::None, true, out) }
 }
 
-/// As [`run`], while the memory of what the maxima will take along is asked for. With `begin`, it is
-/// taken along and the maxima are begun of so many first keys as are returned: of none unless all
-/// spans are the same, and not of the last ones.
+/// As [`run`], while the memory of what the maxima would take along is asked for. With `begin`, it is
+/// taken along here and the maxima are begun of so many first keys as are returned, which are whole
+/// tiles: of none unless all spans are the same, and not of a last tile that is not whole.
 ///
 /// # Panics
 /// If an argument is shorter than the spans need.
@@ -89,15 +89,29 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
     if begins {
         assert!(edit.reaches(args.spans));
     }
-    let at_once = R.div_ceil((width / COLUMNS_AT_ONCE).max(1));
-    let (mut begun, mut behind) = (0, 0);
+    // Keys that are edited here, whole tiles; the maxima have the others.
+    let edited = if begins { last / TILE * TILE } else { 0 };
+    let mut behind = Behind {
+        x: out.as_mut_ptr(),
+        rows: 0..0,
+        keys: Span::default(),
+        asks: 0..0,
+        next: Span::default(),
+        edit,
+        at_once: R.div_ceil((width / COLUMNS_AT_ONCE).max(1)),
+    };
+    let height_of_all = rows.next_multiple_of(R);
+    // A line of a mask stays in the first cache until the other queries have passed; a bias has
+    // too many.
+    let distance = match edit {
+        Edit::Mask(..) if begins => height_of_all,
+        Edit::Bias(..) if begins => R,
+        _ => 0,
+    };
     for group in 0..groups {
         // Of about equal size, since a tile of a single register is slow.
         let end = (vectors * (group + 1) / groups * V::LANES).min(last);
         let group = vectors * group / groups * V::LANES;
-        if EDITS && begins {
-            (begun, behind) = (group / TILE * TILE, begun);
-        }
         let mut row = 0;
         while row < rows {
             let height = R.min(rows - row);
@@ -120,22 +134,22 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
                         out: out.as_mut_ptr().add(row * STRIDE),
                         keys: if begins && !EDITS { last } else { 0 },
                     };
-                    let mut behind = EDITS.then_some(Behind {
-                        x: tile.out,
-                        row,
-                        rows: height,
-                        keys: Span {
-                            from: behind,
-                            to: begun,
-                        },
-                        next: span,
-                        edit,
-                        at_once,
-                    });
                     if EDITS {
                         edit.find(row..row + height, span.from);
+                        let ask = row + distance;
+                        (behind.asks, behind.next) = if ask < height_of_all {
+                            (ask..(ask + R).min(rows), span)
+                        } else {
+                            // Those of the next block follow in memory.
+                            let following = Span {
+                                from: span.to,
+                                to: span.to + span.len(),
+                            };
+                            let ask = ask - height_of_all;
+                            (ask..(ask + R).min(rows), following)
+                        };
                     }
-                    let next = behind.as_mut();
+                    let next = EDITS.then_some(&mut behind);
                     // Conditions on constants keep code out that no tile of R x N needs.
                     match vectors {
                         1 => tile.high::<V, W, R, 1>(height, next),
@@ -143,19 +157,29 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
                         3 if const { N > 3 } => tile.high::<V, W, R, 3>(height, next),
                         _ => tile.high::<V, W, R, N>(height, next),
                     }
-                    if let Some(behind) = &mut behind {
+                    if EDITS {
                         behind.finish::<W>();
+                        behind.rows = row..row + height;
+                        behind.keys = Span {
+                            from: group,
+                            to: end.min(edited),
+                        };
                     }
                 }
             }
             row += height;
         }
     }
-    if begins && !EDITS {
+    if EDITS {
+        // SAFETY: its rows and keys have scores.
+        unsafe { behind.finish::<W>() };
+        edited
+    } else if begins {
         // Tiles have done so.
-        begun = last.next_multiple_of(TILE);
+        last.next_multiple_of(TILE)
+    } else {
+        0
     }
-    begun
 }
 
 /// Columns between two tests of the loop.
