@@ -1,11 +1,13 @@
 //! Somebody else's gradients of queries, keys, values, bias and sinks.
 //!
 //! The right ones are those of the definition's derivative, with the bound of
-//! [`qkv::gradient_bound`]. Where they differ, the derivative is worked out again under every
+//! [`qkv::gradient_bound`], and in single and double precision a bound of each number's own. Where they differ, the derivative is worked out again under every
 //! mistake of the table below, under every convention that changes the forward pass, and under
 //! pairs of both.
 
 mod backward;
+mod each;
+mod judge;
 mod mistakes;
 mod repeated;
 mod sizes;
@@ -14,17 +16,17 @@ pub use mistakes::MISTAKES;
 
 use crate::bound::stored_in;
 use crate::conventions::{Text, Variant, table};
-use crate::dumps::{FirstDifference, Report, place_of};
-use crate::lint::nothing_to_compare;
+use crate::dumps::{Report, place_of};
 use crate::model::{Model, Shared};
 use crate::problem::{Base, Problem};
 use crate::recipe::Recipe;
-use crate::recompute::difference;
-use crate::report::{Cause, Lint, Parameters, Places, Value, Verdict};
+use crate::report::{Cause, Parameters, Value, Verdict};
 use backward::{Gradients, Masked, Mistake};
-use qkv::{DType, GradientBound, GradientName, Tensor, gradient_bound};
+use each::Each;
+use judge::Judge;
+use qkv::{DType, GradientName, Tensor, gradient_bound};
 use rayon::prelude::*;
-use sizes::{largest, sizes};
+use sizes::{lost, sizes};
 
 /// Somebody else's gradient.
 #[derive(Clone, Debug)]
@@ -167,6 +169,8 @@ pub fn check(
     let judge = Judge {
         bounds: [DType::F64, DType::F32, DType::F16, DType::Bf16]
             .map(|dtype| gradient_bound(dtype, &sizes)),
+        each: Each::new(&base, &shared, &recipe, heads_grad),
+        lost: [f64::MIN_POSITIVE, f64::from(f32::MIN_POSITIVE)].map(|least| lost(least, &sizes)),
         pairs: &pairs,
     };
     let mut report = judge.compare(held(q, k, v));
@@ -202,173 +206,6 @@ fn held(q: &Tensor<f64>, k: &Tensor<f64>, v: &Tensor<f64>) -> DType {
 fn stripped(shape: &[usize]) -> &[usize] {
     let ones = shape.iter().take_while(|n| **n == 1).count();
     &shape[ones..]
-}
-
-/// Claims beside right numbers, with what rounding may do.
-struct Judge<'a> {
-    /// From fine to coarse.
-    bounds: [GradientBound; 4],
-    pairs: &'a [(&'a GradientClaim, Tensor<f64>)],
-}
-
-impl Judge<'_> {
-    /// The error allowed of each number of a claim, in a format.
-    fn allowed(&self, claim: &GradientClaim, format: usize) -> f64 {
-        let bound = &self.bounds[format];
-        let bound = match claim.name {
-            GradientName::GradQ => bound.q,
-            GradientName::GradK => bound.k,
-            GradientName::GradBias => bound.bias,
-            GradientName::GradSinks => bound.sinks,
-            _ => bound.v,
-        };
-        // Stored in single precision it is rounded once more than the bound knows.
-        let stored = match (format, claim.dtype) {
-            (0, _) => 0.0,
-            _ => 2f64.powi(-24) * largest(claim.values.data()),
-        };
-        bound + stored + claim.half_unit
-    }
-
-    /// What is left of each claim beside these numbers, if it is them as its own format rounds.
-    fn left(&self, predicted: &Gradients) -> Vec<Option<f64>> {
-        let of_claim = |(claim, _): &(&GradientClaim, Tensor<f64>)| {
-            let own = place_of(claim.dtype).max(1);
-            let allowed = self.allowed(claim, own);
-            let numbers = predicted.of(claim.name);
-            if numbers.len() != claim.values.data().len() {
-                return None;
-            }
-            let mut left = 0.0_f64;
-            for (a, b) in numbers.iter().zip(claim.values.data()) {
-                let apart = difference(*a, *b);
-                if apart.is_nan() || apart > allowed {
-                    return None;
-                }
-                left = left.max(apart);
-            }
-            Some(left)
-        };
-        self.pairs.iter().map(of_claim).collect()
-    }
-
-    fn compare(&self, held: DType) -> Report {
-        let mut report = Report {
-            verdict: Verdict::Equal,
-            rounding: None,
-            first_difference: None,
-            equal: Vec::new(),
-            differing: Vec::new(),
-            causes: Vec::new(),
-            bound: 0.0,
-            max_abs_error: 0.0,
-            places: None,
-            lint: Vec::new(),
-            missing: Vec::new(),
-            extra: Vec::new(),
-            of_files: false,
-        };
-        let mut level = 0;
-        let mut equal = Vec::new();
-        for (claim, right) in self.pairs {
-            let own = place_of(claim.dtype);
-            let stored = stored_in(claim.values.data()).filter(|_| claim.half_unit == 0.0);
-            let coarsest = [Some(held), stored, Some(claim.dtype), Some(DType::F32)];
-            let coarsest = coarsest
-                .into_iter()
-                .flatten()
-                .map(place_of)
-                .max()
-                .unwrap_or(1);
-            let name = claim.name.as_str();
-            let (theirs, numbers) = (claim.values.data(), right.data());
-            let apart = theirs.iter().zip(numbers).map(|(a, b)| difference(*a, *b));
-            let most = apart.fold(0.0, f64::max);
-            report.bound = report.bound.max(self.allowed(claim, own));
-            report.max_abs_error = report.max_abs_error.max(most);
-            let fits = (own..=coarsest).find(|format| most <= self.allowed(claim, *format));
-            if let Some(format) = fits {
-                if format > own {
-                    // Numbers that are held in a format say more than how far they are off.
-                    let held = stored.map_or(0, place_of);
-                    level = level.max(format).max(held);
-                }
-                report.equal.push(name.to_owned());
-                equal.push(claim.name);
-                continue;
-            }
-            report.differing.push(name.to_owned());
-            if report.first_difference.is_none() {
-                let allowed = self.allowed(claim, own);
-                report.first_difference = Some(first(claim, right, allowed, &equal));
-                report.places = Some(places(claim, right, allowed));
-                report.bound = allowed;
-            }
-        }
-        if numbers_are_nan(self.pairs) {
-            report.lint.push(Lint {
-                id: "reference-nan",
-                parameters: Parameters::new(),
-            });
-        }
-        if report.first_difference.is_some() {
-            report.verdict = Verdict::Different;
-        } else if self.pairs.iter().all(|(_, right)| right.data().is_empty()) {
-            report.verdict = Verdict::Undecided;
-            report.lint.push(nothing_to_compare());
-        } else if level > 0 {
-            report.verdict = Verdict::Rounding;
-            report.rounding = [DType::F64, DType::F32, DType::F16, DType::Bf16]
-                .get(level)
-                .copied();
-        }
-        report
-    }
-}
-
-fn numbers_are_nan(pairs: &[(&GradientClaim, Tensor<f64>)]) -> bool {
-    pairs
-        .iter()
-        .any(|(_, right)| right.data().iter().any(|x| x.is_nan()))
-}
-
-fn first(
-    claim: &GradientClaim,
-    right: &Tensor<f64>,
-    allowed: f64,
-    equal: &[GradientName],
-) -> FirstDifference {
-    let pairs = right.data().iter().zip(claim.values.data());
-    let at = pairs
-        .enumerate()
-        .find(|(_, (a, b))| difference(**a, **b) > allowed);
-    FirstDifference {
-        names: [claim.name.as_str(), claim.name.as_str()].map(str::to_owned),
-        layer: None,
-        step: Some(claim.name.as_str()),
-        equal_inputs: equal.iter().map(|name| name.as_str()).collect(),
-        shapes: None,
-        at: at.map(|(at, (a, b))| (crate::dumps::index_of(right.shape(), at), *a, *b)),
-    }
-}
-
-fn places(claim: &GradientClaim, right: &Tensor<f64>, allowed: f64) -> Places {
-    let mut places = Places {
-        of: right.data().len(),
-        ..Places::default()
-    };
-    let pairs = right.data().iter().zip(claim.values.data());
-    let mut ratio = crate::dumps::Ratio::default();
-    let width = right.shape().last().copied().unwrap_or(1).max(1);
-    for (at, (a, b)) in pairs.enumerate() {
-        if difference(*a, *b) > allowed {
-            ratio.note(places.count == 0, at / width, *a, *b, allowed);
-            places.count += 1;
-            crate::dumps::note_place(&mut places, &crate::dumps::index_of(right.shape(), at));
-        }
-    }
-    places.ratio = ratio.found();
-    places
 }
 
 /// Which mistakes explain the claims.

@@ -1,6 +1,9 @@
-//! Gradients of a bias and of sinks, worked out here in loops of their own, right and wrong.
+//! Gradients of a bias and of sinks, worked out here in loops of their own, right and wrong; and how far
+//! rounding goes.
 
-use qkv::{Attention, Bias, Block, DType, GradientName, Scale, Sinks, Tensor, View};
+use qkv::{
+    Attention, Bias, Block, Causal, DType, GradientName, Inputs, Scale, Sinks, Tensor, View,
+};
 use qkv_check::dumps::Report;
 use qkv_check::gradients::{Error, GradientClaim, check};
 use qkv_check::{Problem, Verdict};
@@ -250,4 +253,79 @@ fn gradients_of_what_there_is_not_are_refused() {
         sinks,
         Err(Error::Missing(GradientName::GradSinks))
     ));
+}
+
+/// What is found about f32 gradients of 32 queries and keys of width 64, times `factor(name, at)`.
+fn of_many(name: GradientName, factor: impl Fn(usize) -> f64) -> Report {
+    const SHAPE: [usize; 4] = [1, 1, 32, 64];
+    let single = |seed| -> Vec<f64> {
+        let each = numbers(32 * 64, seed).into_iter();
+        each.map(|x| f64::from(x as f32)).collect()
+    };
+    let tensor = |data: Vec<f64>| Tensor::new(&SHAPE, data).expect("the shape");
+    let (q, k, v) = (
+        tensor(single(0.3)),
+        tensor(single(1.1)),
+        tensor(single(2.9)),
+    );
+    let grad = tensor(single(4.2));
+    let block = Block {
+        attention: Attention {
+            causal: Some(Causal::Square),
+            ..Attention::default()
+        },
+        ..Block::default()
+    };
+    let inputs = Inputs::new(
+        View::new(q.data(), &SHAPE).expect("a view"),
+        View::new(k.data(), &SHAPE).expect("a view"),
+        View::new(v.data(), &SHAPE).expect("a view"),
+    )
+    .expect("inputs that fit");
+    let steps = block.steps(&inputs).expect("steps");
+    let right = block.gradients(&steps, 0, &grad).expect("gradients");
+    let right = right.get(name).expect("one of each");
+    let theirs = right.data().iter().enumerate();
+    let theirs = theirs.map(|(at, x)| f64::from((x * factor(at)) as f32));
+    let claim = GradientClaim {
+        name,
+        values: tensor(theirs.collect()),
+        dtype: DType::F32,
+        half_unit: 0.0,
+    };
+    let problem = Problem::Given {
+        block: &block,
+        q: &q,
+        k: &k,
+        v: &v,
+        past: None,
+    };
+    check(&problem, &grad, &[claim])
+        .map_err(|_| "it fits")
+        .expect("a report")
+}
+
+/// Each number has a bound of its own: one for all would be larger than most of the numbers.
+#[test]
+fn a_hundredth_is_more_than_rounding_in_single_precision() {
+    for name in [
+        GradientName::GradQ,
+        GradientName::GradK,
+        GradientName::GradV,
+    ] {
+        let report = of_many(name, |_| 1.0);
+        assert_eq!(report.verdict, Verdict::Equal, "{report:?}");
+        // What roundings of each product and sum may add up to is some hundred times as much.
+        let report = of_many(name, |at| 1.0 + 1e-7 * (at % 7) as f64);
+        assert_eq!(report.verdict, Verdict::Equal, "{report:?}");
+        let report = of_many(name, |_| 1.01);
+        assert_eq!(report.verdict, Verdict::Different, "{report:?}");
+        assert!(report.causes.is_empty(), "{:?}", report.causes);
+        assert!(report.max_abs_error > report.bound, "{report:?}");
+        // One number alone, of middling size.
+        let report = of_many(name, |at| if at == 20 * 64 + 5 { 1.1 } else { 1.0 });
+        assert_eq!(report.verdict, Verdict::Different, "{name:?}: {report:?}");
+        let count = report.places.as_ref().map(|places| places.count);
+        assert_eq!(count, Some(1), "{report:?}");
+    }
 }

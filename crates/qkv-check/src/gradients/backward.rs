@@ -7,7 +7,7 @@
 //! ```
 
 use super::repeated::Repeated;
-use crate::model::{Kind, Model};
+use crate::model::{Kind, Model, RowOut};
 use crate::problem::Base;
 use crate::recipe::{Arrangement, Axis, Cap, DroppedRule, Merge, Recipe, Shown, Split, Swap};
 use qkv::{GradientName, StepName, Tensor};
@@ -130,6 +130,8 @@ pub(super) struct Row {
     /// −∞ where dropped.
     pub logits: Vec<f64>,
     pub weights: Vec<f64>,
+    /// What rounding may make of each weight, in units of the roundoff, where bounds are asked for.
+    pub worst: Vec<f64>,
     /// What dropout multiplies each weight by.
     pub shares: Vec<f64>,
 }
@@ -154,7 +156,11 @@ impl Kept {
     pub fn row(&self, model: &Model<'_>, i: usize) -> Option<Row> {
         let at = [self.at[0], self.at[1], i];
         let step = |step| model.step(step, &at).map(|row| row.values);
-        let weights = step(StepName::Weights)?;
+        let RowOut {
+            values: weights,
+            worst,
+            ..
+        } = model.step(StepName::Weights, &at)?;
         let shares = match model.recipe.dropout {
             None => vec![1.0; weights.len()],
             Some(_) => (0..weights.len())
@@ -166,6 +172,7 @@ impl Kept {
             biased: step(StepName::Biased)?,
             logits: step(StepName::Masked)?,
             weights,
+            worst,
             shares,
         })
     }
@@ -335,6 +342,7 @@ impl Head {
                 logits,
                 mut weights,
                 mut shares,
+                worst: _,
             } = kept.row(model, i)?;
             if !mistake.dropout {
                 shares.fill(1.0);
@@ -386,7 +394,7 @@ impl Head {
 }
 
 /// The weight of a head's sink: that of a key, and how much more the sink's logit is.
-fn sink_weight(model: &Model<'_>, h: usize, logits: &[f64], weights: &[f64]) -> f64 {
+pub(super) fn sink_weight(model: &Model<'_>, h: usize, logits: &[f64], weights: &[f64]) -> f64 {
     let Some(sinks) = &model.recipe.sinks else {
         return 0.0;
     };

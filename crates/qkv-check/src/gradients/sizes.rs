@@ -80,6 +80,18 @@ pub(super) fn sizes(
     out
 }
 
+/// What may be lost below the least normal number: of a weight, of each of its products, of sums.
+pub(super) fn lost(least: f64, sizes: &GradientSizes) -> f64 {
+    let terms = sizes
+        .keys
+        .max(sizes.rows)
+        .max(sizes.bias_terms)
+        .max(sizes.sink_terms) as f64;
+    let most = sizes.q.max(sizes.k).max(sizes.grad).max(1.0) * (1.0 + sizes.scale);
+    let share = 1.0 / (1.0 - sizes.dropout);
+    least * (2.0 + terms) * (1.0 + most) * (1.0 + 2.0 * share * sizes.product.max(1.0))
+}
+
 pub(super) fn largest(numbers: &[f64]) -> f64 {
     numbers.iter().fold(0.0, |a, x| a.max(x.abs()))
 }
