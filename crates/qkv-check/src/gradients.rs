@@ -1,9 +1,9 @@
 //! Somebody else's gradients of queries, keys, values, bias and sinks.
 //!
 //! The right ones are those of the definition's derivative, with the bound of
-//! [`qkv::gradient_bound`], and in single and double precision a bound of each number's own. Where they differ, the derivative is worked out again under every
-//! mistake of the table below, under every convention that changes the forward pass, and under
-//! pairs of both.
+//! [`qkv::gradient_bound`], and in single and double precision a bound of each number's own. Where
+//! they differ, the derivative is worked out again under every mistake of the table below, under
+//! every convention that changes the forward pass, and under pairs of both.
 
 mod backward;
 mod each;
