@@ -180,11 +180,11 @@ impl Kept {
 
 /// Gradients of queries, keys and values, of the bias and of sinks.
 pub(super) struct Gradients {
-    q: Vec<f64>,
-    k: Vec<f64>,
-    v: Vec<f64>,
-    bias: Vec<f64>,
-    sinks: Vec<f64>,
+    pub q: Vec<f64>,
+    pub k: Vec<f64>,
+    pub v: Vec<f64>,
+    pub bias: Vec<f64>,
+    pub sinks: Vec<f64>,
 }
 
 impl Gradients {

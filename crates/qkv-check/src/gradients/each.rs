@@ -19,7 +19,7 @@
 //! first line. A softcap's 1 − tanh² is off by 4·(d_k + 8)·(S/cap + 1). Where ε is not small it is taken
 //! as e^ε − 1, and a tenth is added for products of errors.
 
-use super::backward::{Kept, Row, sink_weight};
+use super::backward::{Gradients, Kept, Row, sink_weight};
 use super::repeated::Repeated;
 use crate::bound::roundoff;
 use crate::model::{Model, Shared};
@@ -28,13 +28,7 @@ use crate::recipe::Recipe;
 use qkv::{DType, GradientName, Tensor};
 
 /// What each number may be off by, in units of the roundoff.
-pub(super) struct Each {
-    q: Vec<f64>,
-    k: Vec<f64>,
-    v: Vec<f64>,
-    bias: Vec<f64>,
-    sinks: Vec<f64>,
-}
+pub(super) struct Each(Gradients);
 
 /// For products of errors.
 const MORE: f64 = 1.1;
@@ -54,13 +48,13 @@ impl Each {
         let model = Model::new(base, shared, right, true)?;
         let sizes = base.sizes;
         let repeated = Repeated::of(base);
-        let mut out = Each {
+        let mut out = Each(Gradients {
             q: vec![0.0; sizes.batch * sizes.heads * sizes.queries * sizes.head_dim],
             k: vec![0.0; sizes.batch * sizes.kv_heads * sizes.keys * sizes.head_dim],
             v: vec![0.0; sizes.batch * sizes.kv_heads * sizes.keys * sizes.value_dim],
             bias: vec![0.0; repeated.as_ref().map_or(0, Repeated::len)],
             sinks: vec![0.0; sizes.heads],
-        };
+        });
         for at in 0..sizes.batch * sizes.heads {
             let (b, h) = (at / sizes.heads, at % sizes.heads);
             let kept = Kept::new(&model, [b, h]);
@@ -117,7 +111,7 @@ impl Each {
             let dx = weight * apart;
             let of_dx = off * apart + (weight + single * off) * of_sums;
             if let Some(repeated) = repeated {
-                self.bias[repeated.at([b, h, i, j])] +=
+                self.0.bias[repeated.at([b, h, i, j])] +=
                     MORE * (of_dx + (repeated.terms() as f64 + 8.0) * dx);
             }
             let (slope, of_slope) = match recipe.softcap {
@@ -135,16 +129,16 @@ impl Each {
             let ds = scale * slope * dx;
             let (to_q, to_k) = (of_ds + (keys + 16.0) * ds, of_ds + (rows + 16.0) * ds);
             let first = ((b * sizes.heads + h) * sizes.queries + i) * d;
-            for (out, k) in self.q[first..first + d].iter_mut().zip(&kept.k[j]) {
+            for (out, k) in self.0.q[first..first + d].iter_mut().zip(&kept.k[j]) {
                 *out += k.abs() * to_q;
             }
             let first = (group_at * sizes.keys + j) * d;
-            for (out, q) in self.k[first..first + d].iter_mut().zip(q) {
+            for (out, q) in self.0.k[first..first + d].iter_mut().zip(q) {
                 *out += q.abs() * to_k;
             }
             let to_v = MORE * row.shares[j] * (off + (rows + 8.0) * weight);
             let first = (group_at * sizes.keys + j) * dv;
-            for (out, g) in self.v[first..first + dv].iter_mut().zip(g) {
+            for (out, g) in self.0.v[first..first + dv].iter_mut().zip(g) {
                 *out += g.abs() * to_v;
             }
         }
@@ -154,17 +148,11 @@ impl Each {
             let most = used.iter().map(share).fold(0.0, f64::max);
             let terms = (sizes.batch * sizes.queries) as f64;
             let own = most + 8.0 * sinks[h].abs() + terms + 136.0;
-            self.sinks[h] += MORE * weight * (of_delta + own * (delta.abs() + single * of_delta));
+            self.0.sinks[h] += MORE * weight * (of_delta + own * (delta.abs() + single * of_delta));
         }
     }
 
     pub fn of(&self, name: GradientName) -> &[f64] {
-        match name {
-            GradientName::GradQ => &self.q,
-            GradientName::GradK => &self.k,
-            GradientName::GradBias => &self.bias,
-            GradientName::GradSinks => &self.sinks,
-            _ => &self.v,
-        }
+        self.0.of(name)
     }
 }

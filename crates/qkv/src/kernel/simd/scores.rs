@@ -91,8 +91,9 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
     }
     // Keys that are edited here, whole tiles; the maxima have the others.
     let edited = if begins { last / TILE * TILE } else { 0 };
+    let x = out.as_mut_ptr();
     let mut behind = Behind {
-        x: out.as_mut_ptr(),
+        x,
         rows: 0..0,
         keys: Span::default(),
         asks: 0..0,
@@ -131,7 +132,7 @@ unsafe fn all<V: Vector, W: Vector<T = V::T>, const R: usize, const N: usize, co
                         width,
                         k: args.k.as_ptr(),
                         first_key: first * V::LANES,
-                        out: out.as_mut_ptr().add(row * STRIDE),
+                        out: x.add(row * STRIDE),
                         keys: if begins && !EDITS { last } else { 0 },
                     };
                     if EDITS {
