@@ -8,8 +8,9 @@ use super::super::vector::Vector;
 use super::super::{BLOCK, CHAIN, STRIDE, Span};
 use super::{FEW, Streams, line};
 
-/// Rows of values that memory is asked for ahead: the next block, since its keys come before.
-const AHEAD: isize = BLOCK as isize;
+/// Rows of values that memory is asked for ahead: half of them are of the next block, whose keys
+/// come before.
+const AHEAD: isize = BLOCK as isize / 2;
 
 /// Bytes of values that pass all queries at a time: they stay in the first cache so long.
 const BYTES_AT_ONCE: usize = 16 << 10;
@@ -228,16 +229,20 @@ impl<T: Real, E: Stored<Real = T>> Tile<'_, T, E> {
                     }
                     ahead = ahead.wrapping_offset(self.step);
                 }
-                let mut v = [V::splat(T::ZERO); N];
-                for n in 0..N - 1 {
-                    v[n] = V::values(rows.map(|row| row.add(n * V::LANES)));
-                }
-                let last = rows.map(|row| row.add((N - 1) * V::LANES));
-                v[N - 1] = V::values_first(last, self.last);
+                let mut p = [V::splat(T::ZERO); R];
                 for r in 0..R {
-                    let p = V::splat(*self.p.add(r * STRIDE + slot));
-                    for n in 0..N {
-                        sums[r][n] = p.fma(v[n], sums[r][n]);
+                    p[r] = V::splat(*self.p.add(r * STRIDE + slot));
+                }
+                // Column by column, since a tile of 4 x 8 sums leaves registers for nothing else.
+                for n in 0..N {
+                    let at = rows.map(|row| row.add(n * V::LANES));
+                    let v = if n < N - 1 {
+                        V::values(at)
+                    } else {
+                        V::values_first(at, self.last)
+                    };
+                    for r in 0..R {
+                        sums[r][n] = p[r].fma(v, sums[r][n]);
                     }
                 }
             }
