@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 pub fn run(args: &BenchArgs) -> Result<()> {
     refuse_what_there_is_not(args)?;
     let file = args.file.as_deref().map(target).transpose()?;
-    output::check_places([("-o", file.as_deref())])?;
+    output::check_places([("-o", file.as_ref().map(Target::path))])?;
     warn_of_few_cores(&args.threads);
     let bench = Bench {
         args,
@@ -48,10 +48,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         peers: unique(&args.against),
     };
     match args.dtype {
-        Dtype::F64 => bench.run::<f64>(file.as_deref()),
-        Dtype::F32 => bench.run::<f32>(file.as_deref()),
-        Dtype::F16 => bench.run::<f16>(file.as_deref()),
-        Dtype::Bf16 => bench.run::<bf16>(file.as_deref()),
+        Dtype::F64 => bench.run::<f64>(file.as_ref()),
+        Dtype::F32 => bench.run::<f32>(file.as_ref()),
+        Dtype::F16 => bench.run::<f16>(file.as_ref()),
+        Dtype::Bf16 => bench.run::<bf16>(file.as_ref()),
     }
 }
 
@@ -94,8 +94,24 @@ fn warn_of_few_cores(threads: &[usize]) {
     ));
 }
 
+/// Where the raw results go.
+enum Target {
+    /// The file that was named, which may be there already.
+    Named(PathBuf),
+    /// A new one in a folder: measurements that are there stay.
+    New(PathBuf),
+}
+
+impl Target {
+    fn path(&self) -> &Path {
+        match self {
+            Target::Named(path) | Target::New(path) => path,
+        }
+    }
+}
+
 /// The file to write; in a folder, one named after the date and the machine.
-fn target(path: &Path) -> Result<PathBuf> {
+fn target(path: &Path) -> Result<Target> {
     if path == Path::new("-") {
         return Err(Error::Value {
             argument: "-o",
@@ -104,7 +120,7 @@ fn target(path: &Path) -> Result<PathBuf> {
         });
     }
     if !path.is_dir() {
-        return Ok(path.to_owned());
+        return Ok(Target::Named(path.to_owned()));
     }
     let plain = |text: &str| -> String {
         let words: Vec<&str> = text
@@ -115,10 +131,11 @@ fn target(path: &Path) -> Result<PathBuf> {
     };
     let now = machine::now();
     let (day, time) = now.split_once('T').unwrap_or((&now, ""));
-    let time: String = time.chars().filter(char::is_ascii_digit).take(4).collect();
+    let time: String = time.chars().filter(char::is_ascii_digit).take(6).collect();
     let processor = plain(&machine::processor());
     let cores = workers::cores();
-    Ok(path.join(format!("{day}-{time}-{processor}-{cores}.jsonl")))
+    let name = format!("{day}-{time}-{processor}-{cores}.jsonl");
+    Ok(Target::New(path.join(name)))
 }
 
 /// A folder for the arrays that others read.
@@ -148,7 +165,7 @@ struct Group {
 }
 
 impl Bench<'_> {
-    fn run<T: Float>(&self, file: Option<&Path>) -> Result<()>
+    fn run<T: Float>(&self, file: Option<&Target>) -> Result<()>
     where
         for<'a> AnyView<'a>: From<View<'a, T>>,
         for<'a> Chunk<'a>: From<&'a [T]>,
@@ -261,7 +278,7 @@ impl Bench<'_> {
     /// Writes the raw results, after a line about where they are from.
     fn save(
         &self,
-        file: &Path,
+        file: &Target,
         load: Option<f64>,
         groups: &[Group],
         records: &[Record],
@@ -306,6 +323,10 @@ impl Bench<'_> {
         for record in records {
             text += &format!("{}\n", record.json());
         }
-        qkv_io::write_file(file, text.as_bytes()).map_err(Error::io("-o"))
+        let written = match file {
+            Target::Named(path) => qkv_io::write_file(path, text.as_bytes()),
+            Target::New(path) => qkv_io::write_new_file(path, text.as_bytes()).map(drop),
+        };
+        written.map_err(Error::io("-o"))
     }
 }

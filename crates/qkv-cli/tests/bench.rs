@@ -229,16 +229,24 @@ fn raw_results_say_where_they_are_from() {
         "{first}"
     );
     assert_eq!(first["versions"]["qkv"], env!("CARGO_PKG_VERSION"));
-    // In a folder the file has a name of its own.
+    // In a folder the file has a name of its own, by the second, and leaves those that are there.
     fs::create_dir(folder.path().join("runs")).expect("a folder");
-    run("bench --case tiny-2 --repeat 5 -o runs");
+    for _ in 0..3 {
+        run("bench --case tiny-2 --repeat 5 -o runs");
+    }
     let names: Vec<_> = fs::read_dir(folder.path().join("runs"))
         .expect("a folder")
         .map(|entry| entry.expect("an entry").file_name().into_string())
         .collect();
-    assert_eq!(names.len(), 1);
-    let name = names[0].as_ref().expect("UTF-8");
-    assert!(name.starts_with("20") && name.ends_with(".jsonl"), "{name}");
+    assert_eq!(names.len(), 3, "{names:?}");
+    for name in names {
+        let name = name.expect("UTF-8");
+        let time = name.split('-').nth(3).expect("a time");
+        assert_eq!(time.len(), "hhmmss".len(), "{name}");
+        assert!(name.starts_with("20") && name.ends_with(".jsonl"), "{name}");
+        let text = fs::read_to_string(folder.path().join("runs").join(&name)).expect("text");
+        assert_eq!(text.lines().count(), 2, "{name}");
+    }
 }
 
 /// Runs with a Python that is a shell script.

@@ -64,5 +64,6 @@ pub use shown::{many, shown, shown_shape, shown_within};
 pub use system::reason;
 pub use tensor_file::TensorFile;
 pub use write::{
-    check_place, write_arrays, write_file, write_file_with, write_files, write_safetensors,
+    check_place, write_arrays, write_file, write_file_with, write_files, write_new_file,
+    write_safetensors,
 };

@@ -72,6 +72,48 @@ pub fn write_files(files: &[(&Path, &[u8])]) -> Result<()> {
     staged.try_for_each(|(staged, (path, _))| staged.finish(path))
 }
 
+/// As [`write_file`], but never over a file that is there: the name is then followed by the first
+/// number, from 2 on, that none has. Returns the path written to.
+///
+/// # Errors
+/// As for [`write_file`].
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("run.jsonl");
+/// assert_eq!(qkv_io::write_new_file(&path, b"1\n")?, path);
+/// assert_eq!(qkv_io::write_new_file(&path, b"2\n")?, folder.path().join("run-2.jsonl"));
+/// assert_eq!(std::fs::read(&path)?, b"1\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_new_file(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
+    let temporary = Temporary::write(path, |file| file.write_all(bytes), None)
+        .map_err(|source| not_written(path, source))?;
+    let mut count = 1;
+    loop {
+        let target = numbered(path, count);
+        match temporary.rename_to_new(&target) {
+            Ok(()) => return Ok(target),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => count += 1,
+            Err(source) => return Err(not_written(&target, source)),
+        }
+    }
+}
+
+/// `run.jsonl`, then `run-2.jsonl` and so on.
+fn numbered(path: &Path, count: u64) -> PathBuf {
+    if count == 1 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{count}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
 /// Refuses a path that [`write_file`] could not write to, before there is anything to write: an
 /// empty file is made beside it, as when it is written, and removed. What is no regular file is not
 /// tried.
@@ -224,6 +266,18 @@ impl Temporary {
     fn rename(self) -> io::Result<()> {
         fs::rename(&self.path, &self.target)?;
         sync_folder(folder_of(&self.target));
+        Ok(())
+    }
+
+    /// To a name that no file has. A rename would take any: making an empty file is what tells, and
+    /// keeps the name, also from another process.
+    fn rename_to_new(&self, target: &Path) -> io::Result<()> {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(target)?;
+        fs::rename(&self.path, target).inspect_err(|_| drop(fs::remove_file(target)))?;
+        sync_folder(folder_of(target));
         Ok(())
     }
 }

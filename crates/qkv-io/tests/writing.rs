@@ -5,7 +5,8 @@ mod common;
 
 use common::{bytes, fixtures};
 use qkv_io::{
-    Array, check_place, read_bytes, read_file, write_arrays, write_file, write_safetensors,
+    Array, check_place, read_bytes, read_file, write_arrays, write_file, write_new_file,
+    write_safetensors,
 };
 use std::path::Path;
 
@@ -90,6 +91,36 @@ fn files_are_replaced_whole() {
 }
 
 /// What cannot be written is refused in the same words before and after there is something to write.
+#[test]
+fn new_files_leave_those_that_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    // Names with points, without an extension, and one that another process has at the same time.
+    for (name, second, third) in [
+        ("zen-4.1.jsonl", "zen-4.1-2.jsonl", "zen-4.1-3.jsonl"),
+        ("runs", "runs-2", "runs-3"),
+    ] {
+        let at = |name: &str| folder.path().join(name);
+        assert_eq!(write_new_file(&at(name), b"1").unwrap(), at(name));
+        std::fs::write(at(second), b"").unwrap();
+        assert_eq!(write_new_file(&at(name), b"3").unwrap(), at(third));
+        for (name, text) in [(name, "1"), (second, ""), (third, "3")] {
+            assert_eq!(std::fs::read_to_string(at(name)).unwrap(), text, "{name}");
+        }
+    }
+    let error = write_new_file(&folder.path().join("none/runs"), b"").unwrap_err();
+    assert!(error.to_string().contains("none"), "{error}");
+    let leftovers = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(leftovers, 6, "temporary files stayed behind");
+    // Many at once: each gets a name of its own.
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| write_new_file(&folder.path().join("at-once"), b"x").unwrap());
+        }
+    });
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    assert_eq!(files.count(), 6 + 8);
+}
+
 #[test]
 fn places_that_are_refused() {
     let folder = tempfile::tempdir().unwrap();
