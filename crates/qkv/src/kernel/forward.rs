@@ -11,7 +11,7 @@ use super::call::Call;
 use super::options::Options;
 use super::packed::{Head, Packed, pack, values_finite, widen_values, widened_len};
 use super::real::{Float, Real};
-use super::simd::{Aligned, BLOCK, Claim, Desk, Strip, packed_len};
+use super::simd::{Aligned, BLOCK, Claim, Desk, Groups, Strip, packed_len};
 use super::state::State;
 use super::visible::Stretch;
 use crate::attention::Inputs;
@@ -25,6 +25,9 @@ const WORTH_SHARING: f64 = 4e6;
 
 /// Up to so many queries, memory is not asked for a group of heads ahead.
 const FEW_IN_ALL: usize = 32;
+
+/// Parts of a group of heads that several threads share, about: each begins and ends on its own.
+const PARTS: usize = 4;
 
 /// Floating-point operations in the time that one byte takes from memory.
 const FLOPS_PER_BYTE: f64 = 5.0;
@@ -70,8 +73,13 @@ pub(super) fn forward<T: Float>(
             work_on_boxes(call, &desk, usize::MAX, &[], &empty);
         });
     } else if shares_evenly(groups, threads) {
-        let whole = [Strip::new(0..queries, call.group, call.group, queries)];
-        let desk = Desk::new(output, lse, call.group, &whole);
+        let parts = strips[0].finer((queries / PARTS).next_multiple_of(TILES).max(2 * TILES));
+        let shared = if threads > 1 && strips.len() == 1 {
+            threads
+        } else {
+            0
+        };
+        let desk = Groups::new(output, lse, parts, shared);
         share(threads, || by_head(call, &desk, strips, threads, &empty));
     } else {
         let desk = Desk::new(output, lse, call.group, strips);
@@ -183,15 +191,17 @@ fn head_of<'s, T: Copy>(claim: &Claim<'_, T>, stretch: &'s Stretch) -> Head<'s> 
     }
 }
 
-/// Takes whole groups of heads: packs their keys, then computes all their blocks.
+/// Takes whole groups of heads: packs their keys, then computes all their blocks. The last groups
+/// are shared, and packed by each thread that takes a part.
 fn by_head<T: Float>(
     call: &Call<'_, T>,
-    desk: &Desk<'_, T>,
+    desk: &Groups<'_, T>,
     strips: &[Strip],
     threads: usize,
     empty: &Mutex<Vec<[usize; 3]>>,
 ) {
     T::with_scratch(|scratch| {
+        let [_, _, queries, _] = call.inputs.scores_shape();
         let width = call.slots();
         let mut found = Vec::new();
         let mut finite = Vec::new();
@@ -199,8 +209,12 @@ fn by_head<T: Float>(
         // Apart from the scratch, since the blocks use that.
         let mut tiles = std::mem::take(&mut scratch.k);
         let mut values = std::mem::take(&mut scratch.v);
-        while let Some(mut claim) = desk.next(usize::MAX) {
-            let first_head = claim.heads().start;
+        let mut own = None;
+        while let Some(mut claim) = desk.next(own) {
+            // The same group again is in parts, and packed already.
+            let again = own.replace(claim.group()) == own;
+            let first_head = claim.kv_head() * call.group;
+            let is_whole = claim.heads().len() == call.group && claim.queries().len() == queries;
             let whole = call.visible.stretch(0);
             let mut ahead = match (claim.later(threads), strips) {
                 (Some((batch, kv_head)), [strip]) => {
@@ -223,21 +237,31 @@ fn by_head<T: Float>(
                 let head = head_of(&claim, &stretch);
                 let keys = stretch.keys.len();
                 let tiles = tiles.get(packed_len(keys, width));
-                pack(call, head, 0..keys, &mut spare, tiles);
                 let values = values.get(widened_len(call, keys));
-                widen_values(call, head, 0..keys, &mut spare, values);
-                finite.clear();
-                if call.visible.moves() || call.drops_single_keys() {
-                    finite.extend(
-                        blocks(keys).map(|keys| values_finite(call, head, keys, &mut spare)),
-                    );
+                if !again {
+                    pack(call, head, 0..keys, &mut spare, tiles);
+                    widen_values(call, head, 0..keys, &mut spare, values);
+                    finite.clear();
+                    if call.visible.moves() || call.drops_single_keys() {
+                        finite.extend(
+                            blocks(keys).map(|keys| values_finite(call, head, keys, &mut spare)),
+                        );
+                    }
                 }
-                for index in 0..strip.boxes() {
+                let boxes = if is_whole { strip.boxes() } else { 1 };
+                let part = (claim.heads(), claim.queries());
+                let at = |index| {
+                    if !is_whole {
+                        return part.clone();
+                    }
                     let (heads, queries) = strip.at(index);
-                    let heads = first_head + heads.start..first_head + heads.end;
-                    let next = (index + 1 < strip.boxes()).then(|| {
-                        let (heads, queries) = strip.at(index + 1);
-                        (first_head + heads.start, queries)
+                    (first_head + heads.start..first_head + heads.end, queries)
+                };
+                for index in 0..boxes {
+                    let (heads, queries) = at(index);
+                    let next = (index + 1 < boxes).then(|| {
+                        let (heads, queries) = at(index + 1);
+                        (heads.start, queries)
                     });
                     let these = (heads.clone(), queries.clone());
                     ahead.queries(call, head, &claim, these, next);

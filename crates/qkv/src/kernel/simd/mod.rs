@@ -74,7 +74,7 @@ pub use piece::{Give, Piece};
 pub use rows::{Aligned, Rows};
 pub use scores::{Scores, Unpacked};
 pub use settle::Settle;
-pub use shared::{Claim, Desk, RowsMut, Strip};
+pub use shared::{Claim, Desk, Groups, RowsMut, Strip};
 pub use softmax::Softmax;
 pub use stream::FEW;
 pub use tiles::MOST_COLUMNS;

@@ -2,6 +2,7 @@
 //!
 //! A [`Desk`] holds the output and hands out [`Claim`]s. Each claim is the exclusive right to some
 //! rows: the desk cuts batch × heads × queries into a grid of boxes and hands out each box once.
+//! [`Groups`] hands out whole groups of heads, and of the last ones their boxes.
 
 use super::asks::Asks;
 use crate::view_mut::ViewMut;
@@ -41,6 +42,12 @@ impl Strip {
             heads_step,
             queries_step,
         }
+    }
+
+    /// The same heads and queries in boxes of at most `queries_step` queries.
+    pub fn finer(&self, queries_step: usize) -> Self {
+        let step = self.queries_step.min(queries_step);
+        Strip::new(self.queries.clone(), self.heads, self.heads_step, step)
     }
 
     /// Number of boxes.
@@ -127,12 +134,7 @@ impl<'a, T: Copy> Desk<'a, T> {
     /// and those of one strip within it.
     pub fn next(&self, limit: usize) -> Option<Claim<'_, T>> {
         let limit = limit.min(self.boxes);
-        let index = self
-            .next
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-                (next < limit).then_some(next + 1)
-            })
-            .ok()?;
+        let index = take(&self.next, limit)?;
         let (group, mut left) = if self.boxes_of_group == 1 {
             (index, 0)
         } else {
@@ -143,22 +145,106 @@ impl<'a, T: Copy> Desk<'a, T> {
             left -= self.strips[strip].boxes();
             strip += 1;
         }
-        let (heads, queries) = self.strips[strip].at(left);
+        Some(self.claim(group, strip, self.strips[strip].at(left)))
+    }
+
+    /// The claim of some heads, counted within a group, and queries, which is to be handed out once.
+    fn claim(
+        &self,
+        group: usize,
+        strip: usize,
+        (heads, queries): (Range<usize>, Range<usize>),
+    ) -> Claim<'_, T> {
         let (batch, kv_head) = if group < self.groups {
             (0, group)
         } else {
             (group / self.groups, group % self.groups)
         };
         let first_head = kv_head * self.group;
-        Some(Claim {
+        Claim {
             desk: self,
             batch,
             kv_head,
             strip,
             heads: first_head + heads.start..first_head + heads.end,
             queries,
-        })
+        }
     }
+}
+
+/// A desk for threads that take whole groups of heads, and share the last ones, so that none waits
+/// long for another at the end.
+pub struct Groups<'a, T> {
+    /// Whole groups; those of `last` are never taken from it.
+    desk: Desk<'a, T>,
+    /// The groups that are shared.
+    last: Range<usize>,
+    /// How many of them some thread has begun with.
+    begun: AtomicUsize,
+    /// How these are cut, and of each the boxes that are taken.
+    cut: Strip,
+    taken: Vec<AtomicUsize>,
+}
+
+impl<'a, T: Copy> Groups<'a, T> {
+    /// All groups of heads of an output, of which the last `shared` are handed out in the boxes of
+    /// `cut`.
+    ///
+    /// # Panics
+    /// If lse has not one place a row, or `cut` is not made for this output.
+    pub fn new(output: ViewMut<'a, T>, lse: &'a mut [f64], cut: Strip, shared: usize) -> Self {
+        let [batch, heads, queries, _] = output.shape();
+        let group = cut.heads;
+        assert!(group > 0 && cut.queries.start <= cut.queries.end && cut.queries.end <= queries);
+        let groups = batch * (heads / group);
+        let last = groups - shared.min(groups)..groups;
+        Groups {
+            desk: Desk::new(output, lse, group, &[]),
+            taken: last.clone().map(|_| AtomicUsize::new(0)).collect(),
+            last,
+            begun: AtomicUsize::new(0),
+            cut,
+        }
+    }
+
+    /// What a thread does next that was at work on group `own`: the rest of it, or another group,
+    /// or what others have left.
+    pub fn next(&self, own: Option<usize>) -> Option<Claim<'_, T>> {
+        own.and_then(|group| self.part(group))
+            .or_else(|| self.whole())
+            .or_else(|| self.begin())
+            .or_else(|| self.last.clone().find_map(|group| self.part(group)))
+    }
+
+    /// A group that is not shared.
+    fn whole(&self) -> Option<Claim<'_, T>> {
+        let group = take(&self.desk.next, self.last.start)?;
+        let [_, _, queries, _] = self.desk.shape;
+        let all = (0..self.desk.group, 0..queries);
+        Some(self.desk.claim(group, 0, all))
+    }
+
+    /// A part of a shared group that no thread has begun with.
+    fn begin(&self) -> Option<Claim<'_, T>> {
+        let index = take(&self.begun, self.last.len())?;
+        self.part(self.last.start + index).or_else(|| self.begin())
+    }
+
+    /// A part of a group, if it is shared and one is left.
+    fn part(&self, group: usize) -> Option<Claim<'_, T>> {
+        let taken = self.taken.get(group.checked_sub(self.last.start)?)?;
+        let index = take(taken, self.cut.boxes())?;
+        Some(self.desk.claim(group, 0, self.cut.at(index)))
+    }
+}
+
+/// Counts on, below a limit.
+fn take(counter: &AtomicUsize, limit: usize) -> Option<usize> {
+    counter
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            (next < limit).then_some(next + 1)
+        })
+        .ok()
 }
 
 /// The exclusive right to write some rows of the output.
@@ -182,10 +268,15 @@ impl<T: Copy> Claim<'_, T> {
         self.kv_head
     }
 
+    /// The group of heads, counted over the whole batch.
+    pub fn group(&self) -> usize {
+        self.batch * self.desk.groups + self.kv_head
+    }
+
     /// Batch entry and key and value head of the claim that comes `count` groups of heads later.
     pub fn later(&self, count: usize) -> Option<(usize, usize)> {
         let (batch, groups) = (self.desk.shape[0], self.desk.groups);
-        let index = self.batch * groups + self.kv_head + count;
+        let index = self.group() + count;
         (index < batch * groups).then_some((index / groups, index % groups))
     }
 

@@ -2,10 +2,11 @@
 
 use super::super::real::{Real, Stored};
 use super::{
-    Arithmetic, BLOCK, Bend, FEW, Isa, Kernels, Rows, STRIDE, Scores, Settle, Span, Start, TILE,
-    Unpacked, Values, packed_len, sums_stride,
+    Arithmetic, BLOCK, Bend, FEW, Groups, Isa, Kernels, Rows, STRIDE, Scores, Settle, Span, Start,
+    Strip, TILE, Unpacked, Values, packed_len, sums_stride,
 };
 use crate::view::Element;
+use crate::view_mut::ViewMut;
 use half::{bf16, f16};
 
 fn tables<T: Real>() -> impl Iterator<Item = (Isa, &'static Kernels<T>)> {
@@ -410,4 +411,37 @@ fn spans_join_and_meet() {
     assert_eq!(span(3, 20).within(5, BLOCK), span(5, 20));
     assert!(span(3, 20).within(20, 30).is_empty());
     assert!(span(3, 20).within(0, 3).is_empty());
+}
+
+#[test]
+fn every_row_of_groups_is_handed_out_once() {
+    let (batch, kv_heads, group, queries, width) = (2, 3, 4, 50, 5);
+    let heads = kv_heads * group;
+    let cut = |heads_step| Strip::new(0..queries, group, heads_step, 30).finer(12);
+    assert_eq!((cut(4).boxes(), cut(3).boxes()), (5, 10));
+    for (threads, shared, heads_step) in [(1, 0, 4), (1, 2, 4), (2, 2, 3), (3, 2, 4), (3, 99, 3)] {
+        let mut output = vec![0_f32; batch * heads * queries * width];
+        let mut lse = vec![0.0; batch * heads * queries];
+        let output = ViewMut::new(&mut output, &[batch, heads, queries, width]).unwrap();
+        let groups = Groups::new(output, &mut lse, cut(heads_step), shared);
+        let mut taken = vec![0; batch * heads * queries];
+        let mut owns = vec![None; threads];
+        // Threads come by in an uneven order; each stays with its group while there are parts.
+        for turn in 0.. {
+            let thread = turn * turn % 7 % threads;
+            let Some(claim) = groups.next(owns[thread]) else {
+                break;
+            };
+            let whole = claim.heads().len() == group && claim.queries().len() == queries;
+            let last = batch * kv_heads - shared.min(batch * kv_heads);
+            assert_eq!(whole, claim.group() < last);
+            owns[thread] = Some(claim.group());
+            for head in claim.heads() {
+                for query in claim.queries() {
+                    taken[(claim.batch() * heads + head) * queries + query] += 1;
+                }
+            }
+        }
+        assert!(taken.iter().all(|&count| count == 1), "{taken:?}");
+    }
 }
