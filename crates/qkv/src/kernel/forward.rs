@@ -3,8 +3,8 @@
 //! Queries are cut into blocks. Where several blocks use the same keys, these are packed once
 //! before: by the thread that takes all blocks of a head, or by all threads for several heads
 //! before they share out the blocks. The last heads are shared by parts of their queries, so that no
-//! thread waits long for one that began late or was held up. Where there are few blocks and many keys (decoding), chunks
-//! of keys are shared out too, and their states merged in order.
+//! thread waits long for one that began late or was held up. Where there are few blocks and many keys
+//! (decoding), chunks of keys are shared out too, and their states merged in order.
 
 use super::ahead::Ahead;
 use super::block::{CHUNK, FEWER_QUERIES, MASKED_QUERIES, MOST_QUERIES, Scratch, TILES};
