@@ -422,7 +422,10 @@ fn every_row_of_groups_is_handed_out_once() {
     for (threads, shared, heads_step) in [(1, 0, 4), (1, 2, 4), (2, 2, 3), (3, 2, 4), (3, 99, 3)] {
         let mut output = vec![0_f32; batch * heads * queries * width];
         let mut lse = vec![0.0; batch * heads * queries];
-        let output = ViewMut::new(&mut output, &[batch, heads, queries, width]).unwrap();
+        let output = match ViewMut::new(&mut output, &[batch, heads, queries, width]) {
+            Ok(output) => output,
+            Err(error) => panic!("{error}"),
+        };
         let groups = Groups::new(output, &mut lse, cut(heads_step), shared);
         let mut taken = vec![0; batch * heads * queries];
         let mut owns = vec![None; threads];
