@@ -414,7 +414,7 @@ fn spans_join_and_meet() {
 }
 
 #[test]
-fn every_row_of_groups_is_handed_out_once() {
+fn every_row_of_groups_is_handed_out_once() -> crate::Result<()> {
     let (batch, kv_heads, group, queries, width) = (2, 3, 4, 50, 5);
     let heads = kv_heads * group;
     let cut = |heads_step| Strip::new(0..queries, group, heads_step, 30).finer(12);
@@ -422,10 +422,7 @@ fn every_row_of_groups_is_handed_out_once() {
     for (threads, shared, heads_step) in [(1, 0, 4), (1, 2, 4), (2, 2, 3), (3, 2, 4), (3, 99, 3)] {
         let mut output = vec![0_f32; batch * heads * queries * width];
         let mut lse = vec![0.0; batch * heads * queries];
-        let output = match ViewMut::new(&mut output, &[batch, heads, queries, width]) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        };
+        let output = ViewMut::new(&mut output, &[batch, heads, queries, width])?;
         let groups = Groups::new(output, &mut lse, cut(heads_step), shared);
         let mut taken = vec![0; batch * heads * queries];
         let mut owns = vec![None; threads];
@@ -447,4 +444,5 @@ fn every_row_of_groups_is_handed_out_once() {
         }
         assert!(taken.iter().all(|&count| count == 1), "{taken:?}");
     }
+    Ok(())
 }
