@@ -1,12 +1,13 @@
 //! Somebody else's gradients of queries, keys, values, bias and sinks.
 //!
 //! The right ones are those of the definition's derivative, with the bound of
-//! [`qkv::gradient_bound`], and in single and double precision a bound of each number's own. Where
+//! [`qkv::gradient_bound`], and a bound of each number's own but with rotary positions and norms. Where
 //! they differ, the derivative is worked out again under every mistake of the table below, under
 //! every convention that changes the forward pass, and under pairs of both.
 
 mod backward;
 mod each;
+mod half;
 mod judge;
 mod mistakes;
 mod repeated;
@@ -23,7 +24,8 @@ use crate::recipe::Recipe;
 use crate::report::{Cause, Parameters, Value, Verdict};
 use backward::{Gradients, Masked, Mistake};
 use each::Each;
-use judge::Judge;
+use half::Half;
+use judge::{Judge, coarsest};
 use qkv::{DType, GradientName, Tensor, gradient_bound};
 use rayon::prelude::*;
 use sizes::{lost, sizes};
@@ -166,14 +168,27 @@ pub fn check(
     let shared = Shared::default();
     let recipe = Recipe::new(&base);
     let sizes = sizes(&base, &shared, &recipe, heads_grad);
+    let held = held(q, k, v);
+    let formats = |format: DType| {
+        let among = |(claim, _): &(&GradientClaim, _)| {
+            (place_of(claim.dtype)..=coarsest(claim, held)).contains(&place_of(format))
+        };
+        pairs.iter().any(among)
+    };
+    let each = Each::new(&base, &shared, &recipe, heads_grad);
+    let half = |format| Half::new(&base, &shared, &recipe, heads_grad, format);
     let judge = Judge {
+        halves: [DType::F16, DType::Bf16].map(|format| match formats(format) && each.is_some() {
+            true => half(format),
+            false => None,
+        }),
         bounds: [DType::F64, DType::F32, DType::F16, DType::Bf16]
             .map(|dtype| gradient_bound(dtype, &sizes)),
-        each: Each::new(&base, &shared, &recipe, heads_grad),
+        each,
         lost: [f64::MIN_POSITIVE, f64::from(f32::MIN_POSITIVE)].map(|least| lost(least, &sizes)),
         pairs: &pairs,
     };
-    let mut report = judge.compare(held(q, k, v));
+    let mut report = judge.compare(held);
     if report.verdict == Verdict::Different {
         let search = Search {
             base: &base,
@@ -354,7 +369,13 @@ impl Search<'_> {
         let tried = hypotheses.par_iter().map(|one| {
             let model = Model::new(self.base, self.shared, &one.recipe, false)?;
             let predicted = Gradients::new(&model, self.base, self.grad, one.mistake)?;
-            Some(self.judge.left(&predicted))
+            let mut left = self.judge.left(&predicted);
+            // What is not right is not explained by numbers that are.
+            let is_right = self.judge.is_right(&predicted);
+            for ((left, differs), right) in left.iter_mut().zip(&self.differs).zip(is_right) {
+                *left = left.filter(|_| !(*differs && right));
+            }
+            Some(left)
         });
         let none = || vec![None; self.differs.len()];
         tried.map(|left| left.unwrap_or_else(none)).collect()

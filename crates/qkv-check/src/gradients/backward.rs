@@ -132,6 +132,8 @@ pub(super) struct Row {
     pub weights: Vec<f64>,
     /// What rounding may make of each weight, in units of the roundoff, where bounds are asked for.
     pub worst: Vec<f64>,
+    /// The same as roundings usually add up, where each intermediate is stored.
+    pub usual: Vec<f64>,
     /// What dropout multiplies each weight by.
     pub shares: Vec<f64>,
 }
@@ -159,7 +161,7 @@ impl Kept {
         let RowOut {
             values: weights,
             worst,
-            ..
+            usual,
         } = model.step(StepName::Weights, &at)?;
         let shares = match model.recipe.dropout {
             None => vec![1.0; weights.len()],
@@ -173,6 +175,7 @@ impl Kept {
             logits: step(StepName::Masked)?,
             weights,
             worst,
+            usual,
             shares,
         })
     }
@@ -343,6 +346,7 @@ impl Head {
                 mut weights,
                 mut shares,
                 worst: _,
+                usual: _,
             } = kept.row(model, i)?;
             if !mistake.dropout {
                 shares.fill(1.0);

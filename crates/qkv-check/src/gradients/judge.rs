@@ -3,8 +3,9 @@
 use super::GradientClaim;
 use super::backward::Gradients;
 use super::each::Each;
+use super::half::Half;
 use super::sizes::largest;
-use crate::bound::{roundoff, stored_in};
+use crate::bound::{Work, roundoff, stored_in};
 use crate::dumps::{FirstDifference, Report, place_of};
 use crate::lint::nothing_to_compare;
 use crate::recompute::difference;
@@ -17,6 +18,8 @@ pub(super) struct Judge<'a> {
     pub bounds: [GradientBound; 4],
     /// Of each number, in units of the roundoff of single and double precision.
     pub each: Option<Each>,
+    /// What roundings to `f16` and `bf16` add to it, where a claim may be in them.
+    pub halves: [Option<Half>; 2],
     /// What is lost of a number below the least normal one, in double and in single precision.
     pub lost: [f64; 2],
     pub pairs: &'a [(&'a GradientClaim, Tensor<f64>)],
@@ -37,8 +40,16 @@ impl Judge<'_> {
     }
 
     /// The error allowed of number `at`, which should be `right`.
-    fn allowed_at(&self, claim: &GradientClaim, format: usize, at: usize, right: f64) -> f64 {
-        let own = self.own(claim, format, right.abs(), |each| each.get(at).copied());
+    fn allowed_at(
+        &self,
+        claim: &GradientClaim,
+        (format, work): (usize, Work),
+        at: usize,
+        right: f64,
+    ) -> f64 {
+        let own = self.own(claim, (format, work), right.abs(), |each| {
+            each.get(at).copied()
+        });
         self.allowed(claim, format).min(own)
     }
 
@@ -53,31 +64,39 @@ impl Judge<'_> {
         const ELSEWHERE: f64 = 4.0;
         let (most, before) = (largest(predicted), largest(right.data()));
         let grown = ELSEWHERE * (most / before).max(1.0);
-        let own = self.own(claim, format, most, |each| Some(grown * largest(each)));
+        let level = (format, Work::Kept);
+        let own = self.own(claim, level, most, |each| Some(grown * largest(each)));
         self.allowed(claim, format).min(own)
     }
 
-    /// A bound of a number's own; none in half precision.
+    /// A bound of a number's own; infinite where there is none.
     fn own(
         &self,
         claim: &GradientClaim,
-        format: usize,
+        (format, work): (usize, Work),
         size: f64,
-        units: impl Fn(&[f64]) -> Option<f64>,
+        of: impl Fn(&[f64]) -> Option<f64>,
     ) -> f64 {
         let computed = match format {
             0 => 2.0 * roundoff(DType::F64), // both sides round alike
-            1 => roundoff(DType::F32) + roundoff(DType::F64),
-            _ => return f64::INFINITY,
+            _ => roundoff(DType::F32) + roundoff(DType::F64),
         };
-        let each = self.each.as_ref().map(|each| each.of(claim.name));
-        match each.and_then(units) {
-            Some(units) => {
-                let lost = self.lost[usize::from(format == 1)];
-                computed * units + lost + stored(format, size) + claim.half_unit
-            }
-            None => f64::INFINITY,
+        let each = self.each.as_ref().and_then(|each| of(each.of(claim.name)));
+        let Some(units) = each else {
+            return f64::INFINITY;
+        };
+        let lost = self.lost[usize::from(format > 0)];
+        let computed = computed * units + lost + stored(format, size) + claim.half_unit;
+        if format < 2 {
+            return computed;
         }
+        let half = self.halves[format - 2].as_ref();
+        let half = half.and_then(|half| match work {
+            Work::Stored => of(half.stored.of(claim.name)),
+            Work::Kept => of(half.kept.of(claim.name)),
+        });
+        // What is rounded may be off.
+        half.map_or(f64::INFINITY, |half| half + 1.01 * computed)
     }
 
     /// What is left of each claim beside these numbers, if it is them as its own format rounds.
@@ -103,6 +122,19 @@ impl Judge<'_> {
         self.pairs.iter().map(of_claim).collect()
     }
 
+    /// Of each claim, whether these numbers are what it should be, as its own format rounds.
+    pub fn is_right(&self, predicted: &Gradients) -> Vec<bool> {
+        let of_claim = |(claim, right): &(&GradientClaim, Tensor<f64>)| {
+            let level = (place_of(claim.dtype).max(1), Work::Kept);
+            let numbers = predicted.of(claim.name);
+            let mut pairs = numbers.iter().zip(right.data()).enumerate();
+            numbers.len() == right.data().len()
+                && pairs
+                    .all(|(at, (a, b))| difference(*a, *b) <= self.allowed_at(claim, level, at, *b))
+        };
+        self.pairs.iter().map(of_claim).collect()
+    }
+
     pub fn compare(&self, held: DType) -> Report {
         let mut report = Report {
             verdict: Verdict::Equal,
@@ -123,27 +155,26 @@ impl Judge<'_> {
         let mut equal = Vec::new();
         for (claim, right) in self.pairs {
             let own = place_of(claim.dtype);
-            let stored = stored_in(claim.values.data()).filter(|_| claim.half_unit == 0.0);
-            let coarsest = [Some(held), stored, Some(claim.dtype), Some(DType::F32)];
-            let coarsest = coarsest
-                .into_iter()
-                .flatten()
-                .map(place_of)
-                .max()
-                .unwrap_or(1);
+            let stored = stored_by(claim);
+            let coarsest = coarsest(claim, held);
             let name = claim.name.as_str();
             let (theirs, numbers) = (claim.values.data(), right.data());
             let apart = |at: usize| difference(theirs[at], numbers[at]);
-            let allowed =
-                |format: usize, at: usize| self.allowed_at(claim, format, at, numbers[at]);
+            let allowed = |level, at: usize| self.allowed_at(claim, level, at, numbers[at]);
+            // Half precision of which every intermediate is kept is not equal, but right.
+            let most_of = match own {
+                0 | 1 => Work::Stored,
+                _ => Work::Kept,
+            };
             let most = (0..theirs.len()).max_by(|a, b| apart(*a).total_cmp(&apart(*b)));
             if let Some(at) = most.filter(|at| apart(*at) >= report.max_abs_error) {
-                (report.max_abs_error, report.bound) = (apart(at), allowed(own, at));
+                (report.max_abs_error, report.bound) =
+                    (apart(at), allowed((own, Work::Stored), at));
             }
-            let fits = (own..=coarsest)
-                .find(|format| (0..theirs.len()).all(|at| apart(at) <= allowed(*format, at)));
-            if let Some(format) = fits {
-                if format > own {
+            let fits = levels(own, coarsest)
+                .find(|level| (0..theirs.len()).all(|at| apart(at) <= allowed(*level, at)));
+            if let Some((format, work)) = fits {
+                if format > own || work == Work::Kept {
                     // Numbers that are held in a format say more than how far they are off.
                     let held = stored.map_or(0, place_of);
                     level = level.max(format).max(held);
@@ -154,7 +185,7 @@ impl Judge<'_> {
             }
             report.differing.push(name.to_owned());
             if report.first_difference.is_none() {
-                let allowed = |at: usize| allowed(own, at);
+                let allowed = |at: usize| allowed((own, most_of), at);
                 let found = first(claim, right, allowed, &equal);
                 report.places = Some(places(claim, right, allowed));
                 report.first_difference = Some(found);
@@ -179,6 +210,26 @@ impl Judge<'_> {
         }
         report
     }
+}
+
+/// What the numbers of a claim are held in, as far as they tell.
+fn stored_by(claim: &GradientClaim) -> Option<DType> {
+    stored_in(claim.values.data()).filter(|_| claim.half_unit == 0.0)
+}
+
+/// The coarsest format that a claim may be right in, where inputs are held in this one.
+pub(super) fn coarsest(claim: &GradientClaim, held: DType) -> usize {
+    let formats = [Some(held), stored_by(claim), Some(claim.dtype)];
+    let places = formats.into_iter().flatten().map(place_of);
+    places.fold(place_of(DType::F32), usize::max)
+}
+
+/// From fine to coarse.
+fn levels(own: usize, coarsest: usize) -> impl Iterator<Item = (usize, Work)> {
+    (own..=coarsest).flat_map(|format| {
+        let kept = (format >= place_of(DType::F16)).then_some((format, Work::Kept));
+        std::iter::once((format, Work::Stored)).chain(kept)
+    })
 }
 
 /// In single precision a number is rounded once more than bounds know when it is stored.
