@@ -10,7 +10,8 @@ pub enum Scale {
     /// 1/√head_dim of the queries.
     #[default]
     InverseSqrt,
-    /// Any finite number.
+    /// Any finite number. The fast path refuses one that the type it computes in does not hold: half
+    /// and single precision are computed in `f32`, which holds 0 and sizes from 1.2e-38 to 2.3e38.
     Factor(f64),
 }
 

@@ -10,6 +10,9 @@ use qkv::{Causal, Window};
 #[command(next_help_heading = "Masks and scores")]
 pub struct AttentionArgs {
     /// Factor on q·k; 1/√d_k if left out
+    ///
+    /// Any finite number. `qkv run` computes half and single precision in single precision (f32), where
+    /// it is 0 or of size 1.2e-38 to 2.3e38.
     #[arg(long, value_name = "S", value_parser = values::number, allow_hyphen_values = true)]
     pub scale: Option<f64>,
     /// Caps scaled scores softly: C·tanh(score/C), before bias and masks

@@ -51,6 +51,10 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("{OK} --q-norm 1", &["--q-norm", "1 value given", "2 needed"]),
     ("{OK} --drop '1 1' --empty-rows error", &["--empty-rows", "2 of 2 rows", "[0, 0, 0]"]),
     ("{OK} --scale nan", &["--scale", "NaN", "finite"]),
+    (
+        "--q f32.npy --k f32.npy --v f32.npy --scale 1e39",
+        &["--scale", "1e39 in single precision (f32)", "multiply q by the rest"],
+    ),
     ("--q '1 0' --k '1 0 0' --v 1", &["--k", "head_dim 2", "[1, 1, 1, 3]"]),
     ("--q 1 --k '1;2' --v '1;2' --causal", &["--causal", "1 query against 2 keys"]),
     ("--q short.npy --k 1 --v 1", &["--q", "short.npy", "short"]),

@@ -27,7 +27,7 @@ mod rows;
 mod share;
 pub(super) mod wide;
 
-use super::call::Call;
+use super::call::{Call, check_scale};
 use super::options::Options;
 use super::real::{Float, Real};
 use super::simd::Piece;
@@ -137,7 +137,7 @@ impl<'a, T: Float> GradientsMut<'a, T> {
 /// batch. Working memory grows with the queries and keys, not with their product.
 ///
 /// # Errors
-/// Those of [`Attention::check`] and [`Options::isa`], and [`Error::Mismatch`] if `saved` or
+/// Those of [`forward`](crate::forward) but for empty rows, and [`Error::Mismatch`] if `saved` or
 /// `grad_output` has another shape than the output.
 ///
 /// ```
@@ -207,6 +207,7 @@ pub fn backward_into<T: Float>(
     gradients: GradientsMut<'_, T>,
 ) -> Result<()> {
     attention.check(inputs)?;
+    check_scale::<T>(attention)?;
     check(attention, inputs, saved, grad_output, &gradients)?;
     T::backward(attention, inputs, saved, grad_output, options, gradients)
 }

@@ -3,8 +3,9 @@
 use super::real::{Float, Real, Stored};
 use super::simd::{Arithmetic, BLOCK, Isa, Kernels, Rows, Span, Storage, prefetch};
 use super::visible::{Sight, Stretch, Visible};
-use crate::attention::{Attention, Bias, Inputs, Sinks};
-use crate::view::{AnyView, Element, View};
+use crate::attention::{Attention, Bias, Inputs, Scale, Sinks};
+use crate::error::{Error, Result};
+use crate::view::{AnyView, DType, Element, View};
 use std::ops::Range;
 
 /// Queries of a key and value head up to which reading keys as they lie is faster than turning them.
@@ -62,6 +63,41 @@ impl<T: Real> Exponent<T> {
             natural: scale.abs(),
         }
     }
+}
+
+/// Refuses a scale that the type computed in does not hold, of which a row's weights would be
+/// another's without a word.
+#[inline(always)] // a small call would notice
+pub(super) fn check_scale<T: Float>(attention: &Attention<'_>) -> Result<()> {
+    match attention.scale {
+        Scale::Factor(factor) if !holds::<T>(factor) => Err(*other_scale(factor, T::DTYPE)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the scale, and what the kernels make of it, log2(e) times as much, are 0 or have all their
+/// digits. What `f64` loses at its ends the definition loses, too.
+#[inline(always)]
+fn holds<T: Float>(factor: f64) -> bool {
+    const MOST: f64 = f32::MAX as f64 / std::f64::consts::LOG2_E;
+    let held = f32::MIN_POSITIVE as f64..=MOST;
+    T::Real::DTYPE == DType::F64 || factor == 0.0 || held.contains(&factor.abs())
+}
+
+/// Boxed, as the errors of views.
+#[cold]
+fn other_scale(factor: f64, given: DType) -> Box<Error> {
+    let of = match given {
+        DType::F16 => ", in which f16 is computed,",
+        DType::Bf16 => ", in which bf16 is computed,",
+        DType::F32 | DType::F64 => "",
+    };
+    Box::new(Error::Option {
+        option: "scale",
+        value: format!("{factor:e} in single precision (f32){of}"),
+        remedy: "give 0 or a number of size 1.2e-38 to 2.3e38 and multiply q by the rest, or give \
+                 q, k and v in double precision (f64)",
+    })
 }
 
 /// Query heads of a key and value head.

@@ -68,7 +68,7 @@ use crate::error::{Error, Result};
 use crate::mask::EmptyRows;
 use crate::view::{Tensor, element_count};
 use crate::view_mut::ViewMut;
-use call::Call;
+use call::{Call, check_scale};
 
 /// `softmax(scale·q·kᵀ + mask)·v`, fast.
 ///
@@ -83,8 +83,9 @@ use call::Call;
 /// but two such biases are the same.
 ///
 /// # Errors
-/// Those of [`Attention::check`], [`Error::EmptyRows`] where the caller asked for it, and those of
-/// [`Options::isa`].
+/// Those of [`Attention::check`], [`Error::Option`] for a scale that the type computed in does not
+/// hold (see [`Scale::Factor`](crate::Scale::Factor)), [`Error::EmptyRows`] where the caller asked for
+/// it, and those of [`Options::isa`].
 ///
 /// ```
 /// use qkv::{Attention, Inputs, View, forward};
@@ -147,6 +148,7 @@ pub fn forward_into<T: Float>(
     mut output: ViewMut<'_, T>,
 ) -> Result<Rows> {
     attention.check(inputs)?;
+    check_scale::<T>(attention)?;
     let [batch, heads, queries, _] = inputs.scores_shape();
     let width = inputs.value_dim();
     let [a, b, c, d] = output.shape();

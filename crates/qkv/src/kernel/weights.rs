@@ -2,7 +2,7 @@
 
 use super::ahead::Ahead;
 use super::block::{FEWER_QUERIES, Scratch};
-use super::call::Call;
+use super::call::{Call, check_scale};
 use super::options::Options;
 use super::packed::Head;
 use super::real::Float;
@@ -114,6 +114,7 @@ fn checked<T: Float>(
     weigh: bool,
 ) -> Result<Tensor<T>> {
     attention.check(inputs)?;
+    check_scale::<T>(attention)?;
     part.check(inputs)?;
     let call = Call::new(attention, inputs, options.isa()?, options.reproducible);
     Ok(T::recompute(&call, part, weigh))

@@ -1,11 +1,12 @@
 //! Input made to break things: each with its right value, or an error that says what is wrong.
 
 use super::support::{Array, Gap, Layout, isas, options, same_bits};
-use super::{assert_near, column, everywhere, zeros};
+use super::{assert_near, column, everywhere, in_double, zeros};
 use ::half::{bf16, f16};
 use qkv::{
-    Alibi, Attention, Bias, DType, Error, Float, Inputs, KeyLengths, Mask, Output, Scale, Sinks,
-    View, ViewMut, definition, forward_into, forward_with,
+    Alibi, Attention, Bias, DType, Error, Float, Inputs, KeyLengths, Mask, Options, Output, Part,
+    Saved, Scale, Sinks, View, ViewMut, backward, definition, forward_into, forward_with, scores,
+    weights,
 };
 
 /// What `T` gives on all instruction sets and one or two threads.
@@ -286,6 +287,76 @@ fn heads_without_columns_are_refused() {
     );
 }
 
+fn of_scale(scale: f64) -> Attention<'static> {
+    Attention {
+        scale: Scale::Factor(scale),
+        ..Attention::default()
+    }
+}
+
+/// Every way in, of few queries and keys and of many, refuses a scale that `f32` does not hold: the
+/// weights would be those of another one.
+#[test]
+fn scales_beyond_single_precision() {
+    for (count, width) in [(1, 1), (3, 8), (40, 8)] {
+        refused_in_single::<f32>(count, width, "e39 in single precision (f32) is not");
+        let half = "(f32), in which f16 is computed, is not";
+        refused_in_single::<f16>(count, width, half);
+        let half = "(f32), in which bf16 is computed, is not";
+        refused_in_single::<bf16>(count, width, half);
+        // 1e-20·1e-20·1e40 = 1 against 0: f64 has the weights e/(e + n − 1) and 1/(e + n − 1).
+        let q = vec![1e-20; count];
+        let mut k = vec![0.0; count];
+        k[0] = 1e-20;
+        let shape = [count, 1];
+        let [q, k] = [&q, &k].map(|x| View::new(x, &shape).unwrap());
+        let inputs = Inputs::new(q, k, k).unwrap();
+        let (all, e) = (Part::all(&inputs), std::f64::consts::E);
+        let found = weights(&of_scale(1e40), &inputs, &Options::default(), &all).unwrap();
+        let expected = e / (e + count as f64 - 1.0);
+        assert!((found.data()[0] - expected).abs() < 1e-12, "{found:?}");
+    }
+}
+
+fn refused_in_single<T: Float>(count: usize, width: usize, says: &str) {
+    let numbers = vec![T::from_f64(0.5); count * width];
+    let view = View::new(&numbers, &[count, width]).unwrap();
+    let inputs = Inputs::new(view, view, view).unwrap();
+    let saved = forward_with(&Attention::default(), &inputs, &Options::default()).unwrap();
+    for scale in [
+        1e39,
+        -1e39,
+        2.37e38,
+        -2.37e38,
+        1e-38,
+        -1e-50,
+        5e-324,
+        f64::MAX,
+    ] {
+        let attention = of_scale(scale);
+        let options = Options::default();
+        let all = Part::all(&inputs);
+        let saved = Saved::new(&saved).unwrap();
+        let found = [
+            forward_with(&attention, &inputs, &options).map(drop),
+            weights(&attention, &inputs, &options, &all).map(drop),
+            scores(&attention, &inputs, &options, &all).map(drop),
+            backward(&attention, &inputs, saved, view, &options).map(drop),
+        ];
+        for found in found {
+            let error = found.unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("scale: {scale:e} in")),
+                "{error}"
+            );
+            assert!(error.ends_with("in double precision (f64)"), "{error}");
+            if scale == 1e39 {
+                assert!(error.contains(says), "{error}");
+            }
+        }
+    }
+}
+
 /// Scales and sinks at the ends of their ranges.
 #[test]
 fn extreme_options() {
@@ -298,14 +369,19 @@ fn extreme_options() {
         (f64::MAX, 2.5),
         (-f64::MAX, 5.0),
         (f64::MIN_POSITIVE, 10.0 / 3.0),
-        (-0.0, 10.0 / 3.0),
         (5e-324, 10.0 / 3.0),
     ] {
-        let attention = Attention {
-            scale: Scale::Factor(scale),
-            ..Attention::default()
-        };
-        for found in everywhere(&attention, &q, &k, &v) {
+        for found in in_double(&of_scale(scale), &q, &k, &v) {
+            assert_near(found.output.data(), &[expected]);
+        }
+    }
+    for (scale, expected) in [
+        (2.35e38, 2.5),
+        (-2.35e38, 5.0),
+        (f64::from(f32::MIN_POSITIVE), 10.0 / 3.0),
+        (-0.0, 10.0 / 3.0),
+    ] {
+        for found in everywhere(&of_scale(scale), &q, &k, &v) {
             assert_near(found.output.data(), &[expected]);
         }
     }

@@ -14,7 +14,7 @@ use support::{isas, options};
 
 /// Results of both number types on all instruction sets, as `f64`.
 fn everywhere(attention: &Attention<'_>, q: &Matrix, k: &Matrix, v: &Matrix) -> Vec<Output<f64>> {
-    let mut found = Vec::new();
+    let mut found = in_double(attention, q, k, v);
     for isa in isas() {
         let options = options(isa, 1);
         let single = [q, k, v].map(|m| m.data.iter().map(|&x| x as f32).collect::<Vec<_>>());
@@ -34,10 +34,16 @@ fn everywhere(attention: &Attention<'_>, q: &Matrix, k: &Matrix, v: &Matrix) -> 
             lse: output.lse,
             empty_rows: output.empty_rows,
         });
-        let inputs = Inputs::new(q.view(), k.view(), v.view()).unwrap();
-        found.push(forward_with(attention, &inputs, &options).unwrap());
     }
     found
+}
+
+/// Results of `f64` on all instruction sets.
+fn in_double(attention: &Attention<'_>, q: &Matrix, k: &Matrix, v: &Matrix) -> Vec<Output<f64>> {
+    let inputs = Inputs::new(q.view(), k.view(), v.view()).unwrap();
+    isas()
+        .map(|isa| forward_with(attention, &inputs, &options(isa, 1)).unwrap())
+        .collect()
 }
 
 struct Matrix {

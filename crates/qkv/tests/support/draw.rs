@@ -225,7 +225,7 @@ fn scale(random: &mut Random) -> Scale {
         0 | 1 => Scale::Factor(0.0),
         2 | 3 => Scale::Factor(-0.3),
         4 | 5 => Scale::Factor(random.number() * 3.0),
-        6 => Scale::Factor(random.pick(&[1e-300, -1e-30, 1e-10, 1e6, -1e30, 1e300])),
+        6 => Scale::Factor(random.pick(&[1e-37, -1e-30, 1e-10, 1e6, -1e30, 1e38])),
         _ => Scale::InverseSqrt,
     }
 }
