@@ -184,11 +184,11 @@ def test_numpys_truth_values(rng):
     assert (qkv.attention(q, q, q, window=[None, 0], causal=0) == causal).all()
     with pytest.raises(TypeError, match="scale: a bool"):
         qkv.attention(q, q, q, scale=numpy.True_)
-    single = np.ones((2, 3), np.float32)
+    single = numpy.ones((2, 3), numpy.float32)
     for scale in (1e39, 1e-50):
         with pytest.raises(ValueError, match="^scale: 1e.* in single precision"):
             qkv.attention(single, single, single, scale=scale)
-        assert np.isfinite(qkv.attention(*[single.astype(float)] * 3, scale=scale)).all()
+        assert numpy.isfinite(qkv.attention(*[single.astype(float)] * 3, scale=scale)).all()
     with pytest.raises(ValueError, match="scale: an int beyond"):
         qkv.attention(q, q, q, scale=10**400)
     with pytest.raises(TypeError, match="an int is no array"):
