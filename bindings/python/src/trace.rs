@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyList};
 use qkv_models::{Batch, Padding, Recording};
 use qkv_report::{Lang, MapView, Settings, map_html, map_svg, map_text};
 use qkv_trace::{
-    Arrays, By, Chosen, Facts, HeadsBy, Keep, Kind, Place, Selection, Source, Token, TraceFile,
+    Arrays, By, Chosen, Error, Facts, HeadsBy, Keep, Kind, Place, Selection, Source, Token, TraceFile,
 };
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,6 +49,20 @@ pub struct Trace {
 
 fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// What a source refused, with what to do in Python where its remedy is an option of the command.
+fn refused_by_source(error: qkv_trace::Error) -> PyErr {
+    const REMEDY: &str = "name it in keep= of Trace.save when the trace is made";
+    match error {
+        Error::NotKept { kind, layer, .. } => {
+            refused(format!("{kind}: not kept of layer {layer}; {REMEDY}"))
+        }
+        Error::NoResidual { kind, stage } => {
+            refused(format!("{kind}: {stage} was not kept; {REMEDY}"))
+        }
+        other => refused(other),
+    }
 }
 
 #[pyfunction]
@@ -204,7 +218,7 @@ impl Trace {
         work::run(py, LONG, move || {
             work(&mut from.lock().unwrap_or_else(PoisonError::into_inner))
         })?
-        .map_err(refused)
+        .map_err(refused_by_source)
     }
 
     fn settings(&self) -> Settings {

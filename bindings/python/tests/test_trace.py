@@ -123,6 +123,16 @@ def test_refusals(tmp_path):
         (lambda: qkv.trace_weights(weights).weights(3, 0), ValueError, "layer 3"),
         (lambda: qkv.trace_weights(weights).html(entry=2), ValueError, "entry"),
         (lambda: qkv.trace_weights(weights).get("w", 0, 0), ValueError, "kind"),
+        (
+            lambda: qkv.trace_weights(weights).get("k", 0, 0),
+            ValueError,
+            r"^k: not kept of layer 0; name it in keep= of Trace\.save when the trace is made$",
+        ),
+        (
+            lambda: qkv.trace_weights([[weights, weights]], kv_heads=1).get("k", 0, 1),
+            ValueError,
+            "^key and value head 1 is not there; there are only 0$",
+        ),
         (lambda: qkv.trace_weights(weights).heads_by("next"), ValueError, "statistic"),
         (lambda: qkv.trace(tmp_path / "absent", "text"), ValueError, "absent"),
         (lambda: qkv.trace(tmp_path, "text"), ValueError, "config.json"),

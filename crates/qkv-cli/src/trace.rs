@@ -253,7 +253,10 @@ fn show(
     let mut chosen = Chosen::new(&mut source, &selection).map_err(|error| {
         let argument = match &error {
             qkv_trace::Error::NotThere { what: "layer", .. } => "--layer",
-            qkv_trace::Error::NotThere { what: "head", .. } => "--head",
+            qkv_trace::Error::NotThere {
+                what: "head" | "key and value head",
+                ..
+            } => "--head",
             qkv_trace::Error::NotThere { what: "row", .. } => "--rows",
             _ => "MODEL",
         };

@@ -286,7 +286,12 @@ impl Facts {
         let entries: Vec<usize> = (0..self.entries()).collect();
         there("batch entry", place.entry, &entries)?;
         there("layer", place.layer, &self.layers)?;
-        there("head", place.head, &self.heads_of(kind))?;
+        // Of fewer heads than the queries have, so that a query head's number may be none of theirs.
+        let counted = match kind.is_of_keys() && self.kv_heads != self.all_heads {
+            true => "key and value head",
+            false => "head",
+        };
+        there(counted, place.head, &self.heads_of(kind))?;
         let all = self.rows_of(kind);
         if rows.start > rows.end || rows.end > all {
             return Err(Error::NotThere {

@@ -50,6 +50,27 @@ fn rows(source: &mut dyn Source, kind: Kind, layer: usize, head: usize) -> Vec<f
     out
 }
 
+/// Heads of keys are fewer than those of queries: which are counted is part of the message.
+#[test]
+fn heads_that_are_not_there_are_named_by_what_they_are() {
+    let mut source = arrays();
+    let place = Place {
+        entry: 0,
+        layer: 0,
+        head: 2,
+    };
+    for (kind, says) in [
+        (
+            Kind::K,
+            "key and value head 2 is not there; there are only 0",
+        ),
+        (Kind::Weights, "head 2 is not there; there are 0 to 1"),
+    ] {
+        let error = source.rows(kind, place, 0..1, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), says);
+    }
+}
+
 #[test]
 fn a_file_holds_what_the_source_has() {
     let folder = tempfile::tempdir().unwrap();
