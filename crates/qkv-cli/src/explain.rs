@@ -165,7 +165,10 @@ impl Run<'_> {
             literals: reader.literals(),
             block: &block,
             steps: &steps,
-            origin: Origin::Given,
+            origin: match inputs.heads {
+                Some(_) => Origin::Split,
+                None => Origin::Given,
+            },
             past_len: arrays.past_len(),
             full_run: None,
             backward: gradient.as_ref().map(Gradient::shown),

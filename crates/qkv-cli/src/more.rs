@@ -55,7 +55,7 @@ pub fn read(args: &MoreArgs, computed: Computed<'_>) -> Result<More> {
 fn model_width(computed: Computed<'_>) -> usize {
     let shape = match computed.origin {
         Origin::Projected { x, .. } => x.shape(),
-        Origin::Given => computed
+        Origin::Given | Origin::Split => computed
             .steps
             .get(StepName::Q)
             .map_or(&[][..], |q| q.shape()),
@@ -209,7 +209,7 @@ fn permuted(order: &[usize], computed: Computed<'_>) -> Result<Permuted> {
             );
         }
         Origin::Projected { layer, x, .. } => (Source::Tokens { layer, x }, Names::Projected),
-        Origin::Given => (Source::Given { block, q, k, v }, Names::Given),
+        Origin::Given | Origin::Split => (Source::Given { block, q, k, v }, Names::Given),
     };
     let (queries, keys) = (q.shape()[2], k.shape()[2]);
     if queries != keys {

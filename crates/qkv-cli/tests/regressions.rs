@@ -124,6 +124,20 @@ fn b044_merging_heads() {
 fn b045_splitting_heads() {
     let line = "--q '0 1 2 3;4 5 6 7' --k '0 1 2 3;4 5 6 7' --v '0 1 2 3;4 5 6 7' --heads 2";
     check(line, "v", &[0.0, 1.0, 4.0, 5.0, 2.0, 3.0, 6.0, 7.0]);
+    // A page whose first matrices are those of heads says that they were columns of one.
+    for (option, says) in [
+        (
+            "--lang en",
+            "columns of V are split: head 0 takes columns 0 to 1, head 1",
+        ),
+        ("--lang zh", "V的各列分给各头：头0取第0到1列，头1取第2到3列"),
+    ] {
+        let page = qkv(&format!("explain {line} {option} --width 1000")).out;
+        assert!(page.contains(says), "{page}");
+        let given = line.strip_suffix(" --heads 2").expect("heads");
+        let one = qkv(&format!("explain {given} --heads 1 {option} --width 1000"));
+        assert!(!one.out.contains("are split") && !one.out.contains("分给各头"));
+    }
 }
 
 /// Grouped heads repeat each key head, they do not tile.

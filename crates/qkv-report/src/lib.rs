@@ -147,6 +147,8 @@ pub struct Backward<'a> {
 pub enum Origin<'a> {
     /// They were given as they are.
     Given,
+    /// They were given with the columns of all heads side by side, and split.
+    Split,
     /// A layer made them from token rows.
     Projected {
         /// The layer.

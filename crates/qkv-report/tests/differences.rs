@@ -29,7 +29,7 @@ impl<'a> Changed<'a> {
         let subject = &problem.subject;
         let step = |name| subject.steps.get(name).unwrap().clone();
         let (layer, x, context) = match subject.origin {
-            Origin::Given => (None, None, None),
+            Origin::Given | Origin::Split => (None, None, None),
             Origin::Projected { layer, x, context } => {
                 (Some(layer.clone()), Some(x.clone()), context.cloned())
             }
@@ -153,7 +153,7 @@ fn flat(value: &Value, into: &mut Vec<f64>) {
 
 /// The gradients of inputs in the JSON of a run.
 fn of_inputs(subject: &Subject<'_>) -> Vec<(GradientName, Vec<usize>, Vec<f64>)> {
-    let given = matches!(subject.origin, Origin::Given);
+    let given = matches!(subject.origin, Origin::Given | Origin::Split);
     let read = json(subject);
     let listed = read["gradients"].as_array().unwrap();
     let expected = subject.backward.unwrap().gradients;

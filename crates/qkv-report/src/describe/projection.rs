@@ -10,7 +10,7 @@ use qkv::{Layer, Linear, StepName, Tensor};
 
 pub(super) fn parts(run: &Run<'_>) -> Vec<Part> {
     match run.subject.origin {
-        Origin::Given => vec![given(run)],
+        Origin::Given | Origin::Split => vec![given(run)],
         Origin::Projected { layer, x, context } => {
             let mut parts = Vec::new();
             if let Some(start) = layer.sinusoidal {
@@ -26,6 +26,7 @@ fn given(run: &Run<'_>) -> Part {
     let steps = [StepName::Q, StepName::K, StepName::V];
     let mut part = run.part(&steps, run.words.heading_origin(), "");
     part.blocks.push(Block::Paragraph(run.words.given()));
+    push_split(run, &mut part);
     push_cached(run, &mut part);
     push_head_map(run, &mut part);
     for b in 0..run.batch {
@@ -49,6 +50,24 @@ fn given(run: &Run<'_>) -> Part {
         }
     }
     part
+}
+
+/// Which columns of Q, K and V were whose, where they were given side by side.
+fn push_split(run: &Run<'_>, part: &mut Part) {
+    if !matches!(run.subject.origin, Origin::Split) {
+        return;
+    }
+    let width = |step| run.subject.steps.get(step).map_or(0, |all| all.shape()[3]);
+    for (name, step, heads) in [
+        ("Q", StepName::Q, run.heads),
+        ("K", StepName::K, run.kv_heads),
+        ("V", StepName::V, run.kv_heads),
+    ] {
+        if heads > 1 {
+            let says = run.words.split_columns(name, heads, width(step));
+            part.blocks.push(Block::Item(says));
+        }
+    }
 }
 
 /// Which rows of K and V were there before.

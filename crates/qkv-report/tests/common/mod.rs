@@ -91,7 +91,7 @@ pub fn with_gradient(problem: &Problem<'_>, seed: u64, check: impl FnOnce(&Subje
                 .unwrap();
             (gradients, difference)
         }
-        (Origin::Given, Some(inputs)) => {
+        (Origin::Given | Origin::Split, Some(inputs)) => {
             let block = subject.block;
             let gradients = block
                 .gradients(subject.steps, subject.past_len, &grad)
@@ -99,7 +99,7 @@ pub fn with_gradient(problem: &Problem<'_>, seed: u64, check: impl FnOnce(&Subje
             let difference = block.finite_difference(inputs, &grad, &gradients).unwrap();
             (gradients, difference)
         }
-        (Origin::Given, None) => return,
+        (Origin::Given | Origin::Split, None) => return,
     };
     check(&Subject {
         backward: Some(Backward {
