@@ -13,7 +13,8 @@ use pyo3::types::{PyDict, PyList};
 use qkv_models::{Batch, Padding, Recording};
 use qkv_report::{Lang, MapView, Settings, map_html, map_svg, map_text};
 use qkv_trace::{
-    Arrays, By, Chosen, Error, Facts, HeadsBy, Keep, Kind, Place, Selection, Source, Token, TraceFile,
+    Arrays, By, Chosen, Error, Facts, HeadsBy, Keep, Kind, Place, Selection, Source, Token,
+    TraceFile,
 };
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,7 +53,7 @@ fn refused(error: impl std::fmt::Display) -> PyErr {
 }
 
 /// What a source refused, with what to do in Python where its remedy is an option of the command.
-fn refused_by_source(error: qkv_trace::Error) -> PyErr {
+fn refused_by_source(error: Error) -> PyErr {
     const REMEDY: &str = "name it in keep= of Trace.save when the trace is made";
     match error {
         Error::NotKept { kind, layer, .. } => {
@@ -358,12 +359,12 @@ impl Trace {
             From::Model(recording) => {
                 let tokens = recording
                     .next_tokens(entry, most)
-                    .map_err(|error| qkv_trace::Error::Source(Box::new(error)))?;
+                    .map_err(|error| Error::Source(Box::new(error)))?;
                 let text =
                     |(id, share): (u32, f32)| (recording.tokens().texts(&[id]).concat(), share);
                 Ok(tokens.into_iter().map(text).collect())
             }
-            From::File(_) | From::Weights(_) => Err(qkv_trace::Error::Source(
+            From::File(_) | From::Weights(_) => Err(Error::Source(
                 "next_tokens: there is no model; trace one".into(),
             )),
         })

@@ -129,7 +129,7 @@ def test_refusals(tmp_path):
             r"^k: not kept of layer 0; name it in keep= of Trace\.save when the trace is made$",
         ),
         (
-            lambda: qkv.trace_weights([[weights, weights]], kv_heads=1).get("k", 0, 1),
+            lambda: qkv.trace_weights([numpy.stack([weights, weights])], kv_heads=1).get("k", 0, 1),
             ValueError,
             "^key and value head 1 is not there; there are only 0$",
         ),
