@@ -213,7 +213,8 @@ fn by_head<T: Float>(
         let mut own = None;
         while let Some(mut claim) = desk.next(own) {
             // The same group again is in parts, and packed already.
-            let again = own.replace(claim.group()) == own;
+            let before = own.replace(claim.group());
+            let again = before == own;
             let first_head = claim.kv_head() * call.group;
             let is_whole = claim.heads().len() == call.group && claim.queries().len() == queries;
             let whole = call.visible.stretch(0);

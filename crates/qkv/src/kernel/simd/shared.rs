@@ -191,11 +191,11 @@ impl<'a, T: Copy> Groups<'a, T> {
     /// `cut`.
     ///
     /// # Panics
-    /// If lse has not one place a row, or `cut` is not made for this output.
+    /// If lse has not one place a row, or groups are shared and `cut` does not cover all queries.
     pub fn new(output: ViewMut<'a, T>, lse: &'a mut [f64], cut: Strip, shared: usize) -> Self {
         let [batch, heads, queries, _] = output.shape();
         let group = cut.heads;
-        assert!(group > 0 && cut.queries.start <= cut.queries.end && cut.queries.end <= queries);
+        assert!(group > 0 && (shared == 0 || cut.queries == (0..queries)));
         let groups = batch * (heads / group);
         let last = groups - shared.min(groups)..groups;
         Groups {
